@@ -1,0 +1,237 @@
+# shellcheck shell=bash
+#
+# lease_rows.sh: the rows of the benchmark that are about leases and guards
+#
+# One function for each row, row_NAME. It runs in a subshell of its own and says
+# what it found with put or put_ratio.
+
+row_session()
+{
+	versus session_ours session_beside 1
+	put_ratio 'session: acquire + release' \
+		"\`pg_try_advisory_lock\` + \`pg_advisory_unlock\`" 0.9
+}
+
+row_renew()
+{
+	local wal
+
+	acquire_for_clients bench 1
+	versus renew_ours renew_beside 1
+	put_ratio 'ttl: renew' "\`SELECT\` of the same two parameters" 0.85
+
+	wal=$(renewals_wal)
+	put 'ttl: WAL of 10,000 renewals' "$wal bytes" '—' "$wal bytes" '0 bytes' "$(at_least 0 "$wal")"
+	release_for_clients bench 1
+}
+
+# The scripts name a client's lease by its number. A set has one token, so
+# that one definition serves all of them.
+acquire_for_clients()
+{
+	token[$1]=$(sql "$1" "SELECT revenant.acquire_all($(client_names "$2"), ttl => '1 h')")
+}
+
+release_for_clients()
+{
+	sql "$1" "SELECT revenant.release_all($(client_names "$2"), ${token[$1]})" >/dev/null
+}
+
+client_names() { echo "(SELECT array_agg(i::text) FROM generate_series(0, $1 - 1) AS i)"; }
+
+# The least of three runs: what a server writes for itself is not ours.
+renewals_wal()
+{
+	local before
+
+	for _ in 1 2 3; do
+		before=$(sql bench 'SELECT pg_current_wal_insert_lsn()')
+		pgbench_run renew_ours 1 --transactions=10000 >/dev/null
+		sql bench "SELECT pg_current_wal_insert_lsn() - '$before'"
+	done | sort -n | head -n 1
+}
+
+row_update()
+{
+	local clients
+
+	sql bench '
+		CREATE TABLE bench.heartbeat (
+			name       text PRIMARY KEY,
+			token      bigint NOT NULL,
+			expires_at timestamptz NOT NULL)'
+	for clients in 1 8; do
+		acquire_for_clients bench "$clients"
+		sql bench "TRUNCATE bench.heartbeat;
+			INSERT INTO bench.heartbeat
+			SELECT i, ${token[bench]}, 'infinity' FROM generate_series(0, $clients - 1) AS i"
+		versus renew_ours update_beside "$clients"
+		put_ratio "ttl: renew, $(clients "$clients")" "\`UPDATE\` of a row" 2.5
+		release_for_clients bench "$clients"
+	done
+}
+
+# The same on a server where another session holds a snapshot all along.
+row_xmin()
+{
+	bench_cluster held 54340
+	acquire_for_clients held 1
+	acquire_for_clients bench 1
+	PGAPPNAME=holder sql_session held 2>/dev/null <<-'SQL' &
+		BEGIN ISOLATION LEVEL REPEATABLE READ;
+		SELECT pg_current_xact_id() \g /dev/null
+		SELECT pg_sleep(86400);
+	SQL
+	await held 10 "EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'holder' AND backend_xmin IS NOT NULL)"
+	versus renew_ours@held renew_ours 1
+	put_ratio 'ttl: renew while a transaction holds xmin' 'itself without' 0.95
+	release_for_clients bench 1
+	cluster_remove held
+}
+
+# Two servers again: one with many live leases, one with a thousand.
+row_crowd()
+{
+	local many=${BENCH_LEASES:-1000000}
+
+	bench_cluster crowded 54341 "revenant.shared_memory = '2GB'"
+	fill_with_leases crowded "$many"
+	fill_with_leases bench 1000
+	versus ttl_ours@crowded ttl_ours 1
+	put_ratio "ttl: acquire + release among $many live leases" 'among 1000' 0.8
+	cluster_remove crowded
+}
+
+fill_with_leases()
+{
+	sql "$1" "DO \$\$
+		BEGIN
+			FOR base IN 0 .. $2 - 1 BY 1000 LOOP
+				PERFORM revenant.acquire_all(
+					(SELECT array_agg('live-' || i) FROM generate_series(base, base + 999) AS i),
+					ttl => '1 day');
+				COMMIT;
+			END LOOP;
+		END \$\$"
+}
+
+row_ttl()
+{
+	local clients
+
+	sql bench "
+		CREATE SEQUENCE bench.token;
+		CREATE TABLE bench.lock (
+			name       text PRIMARY KEY,
+			token      bigint NOT NULL DEFAULT nextval('bench.token'),
+			expires_at timestamptz NOT NULL)"
+	for clients in 1 8; do
+		versus ttl_ours ttl_beside "$clients"
+		put_ratio "ttl: acquire + release, $(clients "$clients")" \
+			"hand-written \`INSERT … ON CONFLICT\` + \`DELETE\`" 1.0
+	done
+}
+
+# A ttl lease is fenced and a row written. Beside: the same without a guard, with
+# a SELECT of the two parameters in the place of the fence.
+row_guard()
+{
+	acquire_for_clients bench 1
+	sql bench "
+		CREATE TABLE bench.guarded (i int, at timestamptz);
+		CREATE TABLE bench.unguarded (LIKE bench.guarded);
+		SELECT revenant.guard_table('bench.guarded', '0')" >/dev/null
+	versus guard_ours guard_beside 1
+	put_ratio 'guard: fence + single-row INSERT' 'the same unguarded' 0.9
+	release_for_clients bench 1
+}
+
+row_copy()
+{
+	local copy_token round a b
+	local -a ratios=() our_times=() their_times=()
+
+	copy_token=$(sql bench "SELECT revenant.acquire('copied', ttl => '1 h')")
+	sql bench "
+		CREATE TABLE bench.copied (i int, t text, at timestamptz);
+		CREATE TABLE bench.copied_unguarded (LIKE bench.copied);
+		SELECT revenant.guard_table('bench.copied', 'copied');
+		COPY (SELECT i, md5(i::text), now() FROM generate_series(1, 1000000) AS i) TO '$scratch/bench/rows'" >/dev/null
+	for ((round = 1; round <= rounds; round++)); do
+		a=$(copy_milliseconds copied "revenant.fence('copied', $copy_token)")
+		b=$(copy_milliseconds copied_unguarded 1)
+		our_times+=("$a")
+		their_times+=("$b")
+		ratios+=("$(calculate "$b / $a")")
+		progress "    round $round: ours $a, beside $b ms"
+	done
+	a=$(median_of "${our_times[@]}")
+	b=$(median_of "${their_times[@]}")
+	ratio=$(median_of "${ratios[@]}")
+	put 'guard: COPY of 1,000,000 rows' "$(calculate "$a" %.0f) ms" \
+		"the same unguarded: $(calculate "$b" %.0f) ms" \
+		"$(calculate "$ratio" %.2f)" '≥ 0.97' "$(at_least "$ratio" 0.97)"
+}
+
+# copy_milliseconds TABLE FIRST: of a COPY and its commit, after SELECT FIRST.
+copy_milliseconds()
+{
+	sql bench "
+		BEGIN;
+		SELECT $2 \\g /dev/null
+		TRUNCATE bench.$1;
+		SELECT clock_timestamp() AS began \\gset
+		COPY bench.$1 FROM '$scratch/bench/rows';
+		COMMIT;
+		SELECT round(1000 * extract(epoch FROM clock_timestamp() - :'began'), 1);
+		CHECKPOINT;"
+}
+
+# One session holds the lease and gives it up when the other one waits for it.
+row_wake()
+{
+	local took
+
+	sql bench '
+		CREATE TABLE bench.held (i int);
+		CREATE TABLE bench.released (i int, at timestamptz);
+		CREATE TABLE bench.woken (i int, at timestamptz)'
+	wake_waiter | sql_session bench &
+	wake_holder | sql_session bench
+	wait $!
+	took=$(sql bench 'SELECT round(1000 * extract(epoch FROM
+		percentile_cont(0.5) WITHIN GROUP (ORDER BY w.at - r.at))::numeric, 2)
+		FROM bench.woken AS w JOIN bench.released AS r USING (i)')
+	put "session: release to the return of the next waiter's acquire" \
+		"$took ms" '—' "$took ms" '< 1 ms' "$(less "$took" 1)"
+}
+
+wake_holder()
+{
+	local i
+
+	for ((i = 1; i <= times; i++)); do
+		cat <<-SQL
+			SELECT revenant.acquire('wake') AS token \\gset
+			INSERT INTO bench.held VALUES ($i);
+			SELECT bench.await('EXISTS (SELECT FROM revenant.leases WHERE lease = ''wake'' AND waiters = 1)') \\g /dev/null
+			SELECT clock_timestamp() AS at, revenant.release('wake', :token) AS released \\gset
+			INSERT INTO bench.released VALUES ($i, :'at');
+			SELECT bench.await('EXISTS (SELECT FROM bench.woken WHERE i = $i)') \\g /dev/null
+		SQL
+	done
+}
+
+wake_waiter()
+{
+	local i
+
+	for ((i = 1; i <= times; i++)); do
+		cat <<-SQL
+			SELECT bench.await('EXISTS (SELECT FROM bench.held WHERE i = $i)') \\g /dev/null
+			SELECT revenant.acquire('wake') AS token, clock_timestamp() AS at \\gset
+			SELECT revenant.release('wake', :token) \\g /dev/null
+			INSERT INTO bench.woken VALUES ($i, :'at');
+		SQL
+	done
+}

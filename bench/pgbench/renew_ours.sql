@@ -1,0 +1,1 @@
+SELECT revenant.renew(:client_id, :token);

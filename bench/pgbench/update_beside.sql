@@ -1,0 +1,1 @@
+UPDATE bench.heartbeat SET expires_at = clock_timestamp() + interval '30 s' WHERE name = :client_id AND token = :token;

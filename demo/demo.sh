@@ -1,0 +1,265 @@
+#!/usr/bin/env bash
+#
+# demo.sh: what revenant does, live, in under a minute
+#
+# Starts a primary (alpha) and a streaming standby (beta) in a scratch folder,
+# gives them a task, and then breaks things: a second copy, a killed runner, a
+# holder that slept too long, a primary that stops in the middle of its work.
+# Every claim is checked as it is made. At the end stands a table of what was
+# shown; the exit status is 1 if any of it did not hold. Nothing is left behind.
+
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=demo/cluster.sh
+source "$here/cluster.sh"
+# shellcheck source=demo/show.sh
+source "$here/show.sh"
+
+database=demo
+
+# ---------------------------------------------------------------------------
+# The steps
+# ---------------------------------------------------------------------------
+
+start_servers()
+{
+	step 'A primary, alpha, and a streaming standby, beta'
+
+	cluster_create alpha 54321 <<-'SETTINGS'
+		fsync = on
+		shared_buffers = 32MB
+		max_connections = 40
+		log_min_messages = warning
+	SETTINGS
+	cluster_start alpha
+	database=postgres sql alpha 'CREATE DATABASE demo'
+	sql alpha 'CREATE EXTENSION revenant'
+
+	cluster_follow beta 54322 alpha
+	cluster_start beta
+
+	# Only now: without a standby, no commit would return. Its name goes into
+	# alpha's own file, so beta, once promoted, waits for nobody.
+	cluster_configure alpha "synchronous_standby_names = 'beta'"
+	sql alpha 'SELECT pg_reload_conf()' >/dev/null
+	await alpha 10 "EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')"
+
+	show alpha "SELECT application_name, state, sync_state FROM pg_stat_replication;"
+	holds 'a standby follows' 'synchronously' \
+		"$(sql alpha "SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'")"
+}
+
+guard_a_table()
+{
+	step 'A table that only the holder of a lease may write'
+
+	sql alpha "
+		CREATE ROLE demo_app LOGIN;
+		SELECT revenant.grant_usage('demo_app');
+		GRANT CREATE ON SCHEMA public TO demo_app;" >/dev/null
+
+	show_as demo_app alpha "
+CREATE TABLE ticks (n bigint PRIMARY KEY, token bigint NOT NULL,
+                    node text NOT NULL, pid int NOT NULL, at timestamptz NOT NULL);"
+	show alpha "SELECT revenant.guard_table('ticks', 'task/ticker');"
+	show_as demo_app alpha "INSERT INTO ticks VALUES (1, 0, 'alpha', 0, now());"
+	holds 'an unfenced write to a guarded table is refused' "$sqlstate" "$(is RV008 "$sqlstate")"
+}
+
+start_task()
+{
+	step 'A task that writes to it, started by its own commit'
+
+	show_as demo_app alpha "
+CREATE PROCEDURE tick() LANGUAGE plpgsql AS \$\$
+BEGIN
+  LOOP
+    INSERT INTO ticks
+      SELECT coalesce(max(n), 0) + 1, revenant.current_token(),
+             current_setting('revenant.node_name'), pg_backend_pid(), clock_timestamp()
+        FROM ticks;
+    COMMIT;
+    PERFORM pg_sleep(0.02);
+  END LOOP;
+END \$\$;"
+
+	local asked
+	asked=$(now alpha)
+	show alpha "SELECT revenant.create_task('ticker', 'CALL tick()', run_as => 'demo_app', backoff_min => '0');"
+	await alpha 10 'EXISTS (SELECT FROM ticks)'
+	show alpha "SELECT name, phase, node, pid, token FROM revenant.tasks;"
+
+	first_token=$(sql alpha 'SELECT max(token) FROM ticks')
+	holds 'the task writes, with a token' \
+		"first row $(sql alpha "$(milliseconds_since "$asked" 'SELECT min(at) FROM ticks')") ms after the call" \
+		"$(sql alpha "SELECT min(token) = max(token) AND min(token) = (SELECT token FROM revenant.tasks) FROM ticks")"
+}
+
+refuse_a_second_copy()
+{
+	step 'A second copy of it'
+
+	show alpha "SELECT revenant.create_task('ticker', 'CALL tick()');"
+	holds 'a second task of that name is refused' "$sqlstate" "$(is 42710 "$sqlstate")"
+
+	show_as demo_app alpha "SELECT revenant.try_acquire('task/ticker');"
+	local second
+	second=$(sql alpha "SELECT coalesce(revenant.try_acquire('task/ticker')::text, 'NULL')" --username=demo_app)
+	holds 'a second holder of its lease is refused' "$second" "$(is NULL "$second")"
+}
+
+kill_the_runner()
+{
+	step 'The process that runs it is terminated'
+
+	local asked
+	asked=$(now alpha)
+	show alpha "SELECT pg_terminate_backend(pid) FROM revenant.tasks WHERE name = 'ticker';"
+	await alpha 10 "EXISTS (SELECT FROM ticks WHERE token > $first_token)"
+	show alpha "SELECT name, phase, pid, token, restarts FROM revenant.tasks;"
+
+	second_token=$(sql alpha 'SELECT max(token) FROM ticks')
+	holds 'a terminated task is back, with a higher token' \
+		"after $(sql alpha "$(milliseconds_since "$asked" "SELECT min(at) FROM ticks WHERE token > $first_token")") ms" \
+		"$(sql alpha "SELECT $second_token > $first_token AND count(DISTINCT pid) = 2 FROM ticks")"
+}
+
+reject_zombies()
+{
+	step 'Zombies: the old run, and a holder that slept through its time'
+
+	show_as demo_app alpha "
+BEGIN;
+SELECT revenant.fence('task/ticker', $first_token);
+INSERT INTO ticks VALUES (-1, $first_token, 'alpha', 0, now());
+COMMIT;"
+	holds "a write with the old run's token is rejected" "$sqlstate" \
+		"$(both "$(is RV001 "$sqlstate")" "$(sql alpha 'SELECT count(*) = 0 FROM ticks WHERE n = -1')")"
+
+	sql alpha "CREATE TABLE orders (id int PRIMARY KEY, token bigint NOT NULL)" --username=demo_app
+	sql alpha "SELECT revenant.guard_table('orders', 'orders-writer')" >/dev/null
+
+	local old new
+	show_as demo_app alpha "SELECT revenant.try_acquire('orders-writer', ttl => '300 ms');"
+	old=$(shown_number)
+	show_as demo_app alpha "SELECT revenant.acquire('orders-writer', ttl => '1 min', wait => '5 s');"
+	new=$(shown_number)
+	holds 'a lapsed lease goes to the next in line, with a higher token' \
+		"$((new - old)) above" "$(is true "$([ "$new" -gt "$old" ] && echo true)")"
+
+	show_as demo_app alpha "
+BEGIN;
+SELECT revenant.fence('orders-writer', $old);
+INSERT INTO orders VALUES (1, $old);
+COMMIT;"
+	local refused=$sqlstate
+	show_as demo_app alpha "
+BEGIN;
+SELECT revenant.fence('orders-writer', $new);
+INSERT INTO orders VALUES (1, $new);
+COMMIT;"
+	holds "a late write of the sleeper is rejected, its successor's is not" "$refused" \
+		"$(both "$(is RV001 "$refused")" "$(sql alpha "SELECT array_agg(token) = ARRAY[$new::bigint] FROM orders")")"
+}
+
+fail_over()
+{
+	step 'alpha stops without a word, in the middle of its work; beta is promoted'
+
+	# What clients saw on alpha must be on beta. The last look comes before the
+	# stop; the rows between the two were seen by nobody.
+	local seen asked took
+	seen=$(sql alpha 'SELECT max(n) FROM ticks')
+	digest_of_old=$(digest alpha "$seen")
+	highest_token=$(sql alpha "SELECT greatest(
+		(SELECT max(token) FROM ticks), (SELECT max(token) FROM revenant.leases))")
+
+	note "\$ pg_ctl stop --mode=immediate --pgdata=alpha"
+	cluster_stop alpha immediate
+
+	asked=$(now beta)
+	show beta 'SELECT pg_promote();'
+	await beta 30 "EXISTS (SELECT FROM ticks WHERE node = 'beta')"
+	took=$(sql beta "$(milliseconds_since "$asked" "SELECT min(at) FROM ticks WHERE node = 'beta'")")
+	show beta "SELECT name, phase, node, pid, token FROM revenant.tasks;"
+
+	holds 'the task runs on the new primary within a second' "first row $took ms after the call" \
+		"$(sql beta "SELECT $took < 1000")"
+	holds 'its token is above every earlier one' \
+		"$(sql beta "SELECT min(token) FROM ticks WHERE node = 'beta'") > $highest_token" \
+		"$(sql beta "SELECT min(token) > $highest_token FROM ticks WHERE node = 'beta'")"
+	holds 'nothing that was seen on alpha is lost' "$seen rows" \
+		"$(is "$digest_of_old" "$(digest beta "$seen")")"
+}
+
+audit()
+{
+	step 'Nothing was written twice'
+
+	show beta "
+SELECT token, node, pid, count(*) AS rows, min(n) AS first, max(n) AS last
+  FROM ticks GROUP BY token, node, pid ORDER BY token;"
+
+	# In the order of n: no gap, tokens and times never go back, and no token
+	# was used by two processes.
+	holds 'nothing was written twice, nothing is missing' "$(sql beta 'SELECT max(n) FROM ticks') rows" \
+		"$(sql beta "
+			SELECT bool_and(in_order) AND min(n) = 1 AND max(n) = count(*)
+				AND count(DISTINCT token) = count(DISTINCT (token, node, pid))
+				AND count(DISTINCT token) = 3
+			FROM (SELECT n, token, node, pid,
+					token >= lag(token, 1, token) OVER w AND at >= lag(at, 1, at) OVER w AS in_order
+				FROM ticks WINDOW w AS (ORDER BY n)) AS t")"
+}
+
+clean_up()
+{
+	local folder=$scratch
+
+	scratch_close
+	holds 'no process and no file is left' '' \
+		"$(both "$(is '' "$(processes_of "$folder")")" "$([ -e "$folder" ] || echo true)")"
+}
+
+# ---------------------------------------------------------------------------
+# Small questions
+# ---------------------------------------------------------------------------
+
+# now NAME: the time by that server, as a literal.
+now() { sql "$1" 'SELECT clock_timestamp()'; }
+
+# milliseconds_since TIME QUERY: a query for how long after it.
+milliseconds_since()
+{
+	echo "SELECT round(1000 * extract(epoch FROM ($2) - timestamptz '$1'))"
+}
+
+# digest NAME N: of the first N rows there.
+digest()
+{
+	sql "$1" "SELECT md5(string_agg(t::text, E'\n' ORDER BY n)) FROM ticks AS t WHERE n BETWEEN 1 AND $2"
+}
+
+is() { if [ "$1" = "$2" ]; then echo true; fi; }
+
+# both A B: true if both are, whether we or the server say so.
+both() { if truth "$1" && truth "$2"; then echo true; fi; }
+
+# ---------------------------------------------------------------------------
+
+say 'revenant: leases, fencing and supervised tasks, live'
+install_packages
+scratch_open revenant-demo
+stage_server
+clock_start
+start_servers
+guard_a_table
+start_task
+refuse_a_second_copy
+kill_the_runner
+reject_zombies
+fail_over
+audit
+clean_up
+summary

@@ -1,0 +1,15 @@
+-- Debug builds only: see src/debug.c and src/clock.c.
+CREATE FUNCTION revenant._debug_hold(point text) RETURNS void
+LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_hold';
+CREATE FUNCTION revenant._debug_let_go(point text) RETURNS boolean
+LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_let_go';
+CREATE FUNCTION revenant._debug_hold_quiet(point text) RETURNS void
+LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_hold_quiet';
+CREATE FUNCTION revenant._debug_let_go_quiet(point text) RETURNS void
+LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_let_go_quiet';
+CREATE FUNCTION revenant._debug_quiet_waiters(point text) RETURNS integer
+LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_quiet_waiters';
+CREATE FUNCTION revenant._debug_move_clock(by interval) RETURNS void
+LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_move_clock';
+REVOKE ALL ON FUNCTION revenant._debug_hold(text), revenant._debug_let_go(text), revenant._debug_hold_quiet(text),
+	revenant._debug_let_go_quiet(text), revenant._debug_quiet_waiters(text), revenant._debug_move_clock(interval) FROM PUBLIC;

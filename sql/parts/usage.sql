@@ -1,0 +1,131 @@
+-- Who may use what. Nothing is granted to PUBLIC; grant_usage() grants by level and remembers it.
+CREATE TABLE revenant._usage_object (
+	object text COLLATE "C" NOT NULL,	-- as GRANT names it
+	privilege text COLLATE "C" NOT NULL,
+	level text COLLATE "C" NOT NULL,
+	CONSTRAINT _usage_object_pkey PRIMARY KEY (object, level)
+);
+REVOKE ALL ON TABLE revenant._usage_object FROM PUBLIC;
+
+INSERT INTO revenant._usage_object (object, privilege, level) VALUES
+	('SCHEMA revenant', 'USAGE', 'reader'),
+	('TABLE revenant.leases', 'SELECT', 'reader'),
+	('FUNCTION revenant._leases()', 'EXECUTE', 'reader'),
+	('TABLE revenant.tasks', 'SELECT', 'reader'),
+	('FUNCTION revenant._task_status()', 'EXECUTE', 'reader'),
+	-- what pg_dump reads
+	('TABLE revenant.task', 'SELECT', 'reader'),
+	('TABLE revenant.usage_grant', 'SELECT', 'reader'),
+	('SEQUENCE revenant._token_dump', 'SELECT', 'reader'),
+
+	('SCHEMA revenant', 'USAGE', 'user'),
+	('TABLE revenant.leases', 'SELECT', 'user'),
+	('FUNCTION revenant._leases()', 'EXECUTE', 'user'),
+	('FUNCTION revenant.try_acquire(text, interval, text, jsonb, boolean, boolean, interval, uuid)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.acquire(text, interval, text, jsonb, boolean, boolean, interval, uuid, interval)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.try_acquire_xact(text, text, jsonb, boolean)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.acquire_xact(text, text, jsonb, boolean, interval)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.renew(text, bigint, interval)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.release(text, bigint, interval)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.is_current(text, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.fence(text, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant._guard()', 'EXECUTE', 'user'),
+	('FUNCTION revenant.guard_table(regclass, text, boolean)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.unguard_table(regclass)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.current_task()', 'EXECUTE', 'user'),
+	('FUNCTION revenant.current_token()', 'EXECUTE', 'user'),
+
+	('FUNCTION revenant.advance_tokens(bigint)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.create_task(text, text, text, text, text, text, text, integer, interval, interval, interval, interval, text, interval, text, jsonb, boolean, jsonb)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.drop_task(text)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.enable_task(text)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.disable_task(text)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.adopt()', 'EXECUTE', 'admin');
+
+CREATE TABLE revenant.usage_grant (
+	role text COLLATE "C" NOT NULL,
+	level text COLLATE "C" NOT NULL,
+	CONSTRAINT usage_grant_pkey PRIMARY KEY (role)
+);
+COMMENT ON TABLE revenant.usage_grant IS 'who was given which level by revenant.grant_usage()';
+REVOKE ALL ON TABLE revenant.usage_grant FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('revenant.usage_grant', '');
+
+-- Grants or revokes what a level has. 'admin' has what 'user' and 'reader' have, too.
+CREATE FUNCTION revenant._usage_apply(role text, level text, verb text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	item record;
+BEGIN
+	FOR item IN
+		SELECT DISTINCT o.object, o.privilege
+		FROM revenant._usage_object AS o
+		WHERE o.level = _usage_apply.level OR _usage_apply.level = 'admin'
+		ORDER BY o.object
+	LOOP
+		IF verb = 'GRANT' THEN
+			EXECUTE pg_catalog.format('GRANT %s ON %s TO %I', item.privilege, item.object, role);
+		ELSE
+			EXECUTE pg_catalog.format('REVOKE %s ON %s FROM %I', item.privilege, item.object, role);
+		END IF;
+	END LOOP;
+END
+$$;
+REVOKE ALL ON FUNCTION revenant._usage_apply(text, text, text) FROM PUBLIC;
+
+-- Raises unless the caller owns the extension and the role exists.
+CREATE FUNCTION revenant._usage_check(role text) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF role IS NULL THEN
+		RAISE EXCEPTION 'role must not be null' USING ERRCODE = '22004';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension AS e
+				   WHERE e.extname = 'revenant' AND pg_catalog.pg_has_role(e.extowner, 'USAGE')) THEN
+		RAISE EXCEPTION 'permission denied: only the owner of extension revenant can grant its use'
+			USING ERRCODE = '42501';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = role) THEN
+		RAISE EXCEPTION 'role "%" does not exist', role
+			USING ERRCODE = '42704',
+				  HINT = CASE WHEN role = 'public' THEN 'Nothing of revenant is granted to PUBLIC; name a role.' ELSE '' END;
+	END IF;
+END
+$$;
+REVOKE ALL ON FUNCTION revenant._usage_check(text) FROM PUBLIC;
+
+CREATE FUNCTION revenant.grant_usage(role text, level text DEFAULT 'user') RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	before text;
+BEGIN
+	PERFORM revenant._usage_check(role);
+	IF level IS NULL THEN
+		RAISE EXCEPTION 'level must not be null' USING ERRCODE = '22004';
+	END IF;
+	IF level NOT IN ('reader', 'user', 'admin') THEN
+		RAISE EXCEPTION 'level "%" is not one of reader, user, admin', level USING ERRCODE = '22023';
+	END IF;
+	SELECT g.level INTO before FROM revenant.usage_grant AS g WHERE g.role = grant_usage.role;
+	IF before IS NOT NULL THEN
+		PERFORM revenant._usage_apply(role, before, 'REVOKE');
+	END IF;
+	PERFORM revenant._usage_apply(role, level, 'GRANT');
+	INSERT INTO revenant.usage_grant AS g (role, level) VALUES (grant_usage.role, grant_usage.level)
+	ON CONFLICT ON CONSTRAINT usage_grant_pkey DO UPDATE SET level = EXCLUDED.level;
+END
+$$;
+COMMENT ON FUNCTION revenant.grant_usage(text, text) IS
+'lets a role use the extension as reader (views, pg_dump), user (leases) or admin (tasks, tokens); only for the extension''s owner';
+REVOKE ALL ON FUNCTION revenant.grant_usage(text, text) FROM PUBLIC;
+
+CREATE FUNCTION revenant.revoke_usage(role text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM revenant._usage_check(role);
+	PERFORM revenant._usage_apply(role, 'admin', 'REVOKE');
+	DELETE FROM revenant.usage_grant AS g WHERE g.role = revoke_usage.role;
+END
+$$;
+COMMENT ON FUNCTION revenant.revoke_usage(text) IS 'takes back what grant_usage() gave a role';
+REVOKE ALL ON FUNCTION revenant.revoke_usage(text) FROM PUBLIC;

@@ -1,0 +1,114 @@
+/*-------------------------------------------------------------------------
+ *
+ * clock.c
+ *	  The monotonic clock that every deadline is on.
+ *
+ * Two things are kept in shared memory: since when this server accepts
+ * writes, and, in a debug build, how far a test has moved the clock.
+ *
+ * NOTES
+ *	  CLOCK_MONOTONIC is common to all processes of a machine, is not stepped,
+ *	  and stands still while the machine is suspended: a holder elsewhere then
+ *	  believes its lease to be over earlier than this server does, which is
+ *	  the safe side.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "access/xlog.h"
+#include "port/atomics.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "extension.h"
+#include "shmem.h"
+
+typedef struct ClockShared
+{
+	pg_atomic_uint64 writable_since;	/* 0: not that anybody noticed */
+	pg_atomic_uint64 moved; /* debug builds: what tests added, in us */
+} ClockShared;
+
+static ClockShared *shared = NULL;
+
+/* What this file needs in shared memory, in bytes. */
+Size
+clock_shmem_size(void)
+{
+	return sizeof(ClockShared);
+}
+
+/* Called by shmem.c at every start of shared memory. */
+void
+clock_shmem_init(void *place, bool found)
+{
+	shared = place;
+	if (!found)
+	{
+		pg_atomic_init_u64(&shared->writable_since, 0);
+		pg_atomic_init_u64(&shared->moved, 0);
+	}
+}
+
+/* Microseconds on the monotonic clock. Never raises. */
+int64
+clock_now_us(void)
+{
+	struct timespec ts;
+	int64		now;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	now = (int64) ts.tv_sec * US_PER_S + ts.tv_nsec / 1000;
+#ifdef REVENANT_DEBUG
+	now += (int64) pg_atomic_read_u64(&shared->moved);
+#endif
+	return now;
+}
+
+/* The wall clock's reading at a monotonic time, for people to read: never compared. */
+TimestampTz
+clock_to_timestamp(int64 monotonic_us)
+{
+	return GetCurrentTimestamp() + (monotonic_us - clock_now_us());
+}
+
+/*
+ * Notes that this server accepts writes, if it does and nobody noted it yet.
+ * Called early by the workers; a later call than necessary only makes leases
+ * that were found after a restart last longer.
+ */
+void
+clock_note_writable(void)
+{
+	uint64		expected = 0;
+
+	if (pg_atomic_read_u64(&shared->writable_since) != 0 || RecoveryInProgress())
+		return;
+	pg_atomic_compare_exchange_u64(&shared->writable_since, &expected, (uint64) clock_now_us());
+}
+
+/*
+ * Since when, on the monotonic clock, this server accepts writes. The caller
+ * has made sure that it does. This is what the deadlines of rows that were
+ * found after a start count from.
+ */
+int64
+clock_writable_since_us(void)
+{
+	clock_note_writable();
+	return (int64) pg_atomic_read_u64(&shared->writable_since);
+}
+
+#ifdef REVENANT_DEBUG
+/* _debug_move_clock(interval): every process's monotonic clock is moved forward, at once. */
+SQL_FUNCTION(revenant_debug_move_clock)
+{
+	Interval   *by = PG_GETARG_INTERVAL_P(0);
+
+	pg_atomic_fetch_add_u64(&shared->moved, (int64) by->time + by->day * USECS_PER_DAY);
+	PG_RETURN_VOID();
+}
+#endif

@@ -1,0 +1,23 @@
+/*
+ * clock.h
+ *	  The monotonic clock that every deadline is on.
+ */
+#ifndef REVENANT_CLOCK_H
+#define REVENANT_CLOCK_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#define US_PER_MS INT64CONST(1000)
+#define US_PER_S INT64CONST(1000000)
+
+extern Size clock_shmem_size(void);
+extern void clock_shmem_init(void *place, bool found);
+
+extern int64 clock_now_us(void);
+extern TimestampTz clock_to_timestamp(int64 monotonic_us);
+extern void clock_note_writable(void);
+extern int64 clock_writable_since_us(void);
+
+#endif							/* REVENANT_CLOCK_H */

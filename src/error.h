@@ -1,0 +1,15 @@
+/*
+ * error.h
+ *	  Our SQLSTATEs. They are part of the contract: stable for ever.
+ */
+#ifndef REVENANT_ERROR_H
+#define REVENANT_ERROR_H
+
+#include "postgres.h"
+
+#define ERRCODE_RV_STALE_TOKEN MAKE_SQLSTATE('R', 'V', '0', '0', '1')
+#define ERRCODE_RV_LEASE_EXPIRED MAKE_SQLSTATE('R', 'V', '0', '0', '2')
+#define ERRCODE_RV_NOT_PRELOADED MAKE_SQLSTATE('R', 'V', '0', '0', '5')
+#define ERRCODE_RV_FENCE_REQUIRED MAKE_SQLSTATE('R', 'V', '0', '0', '8')
+
+#endif							/* REVENANT_ERROR_H */

@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * extension.c
+ *	  The extension as this database has it.
+ *
+ * {CREATE, DROP} × {commit, abort} of the extension, and what becomes of the
+ * shared state: its keys hold the database's oid and the extension's, so what a
+ * dropped extension left is never taken for a new one's. CREATE EXTENSION
+ * wakes the launcher at commit, DROP EXTENSION the supervisor.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker_internals.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "extension.h"
+#include "fence.h"
+#include "guc.h"
+#include "shmem.h"
+#include "worker.h"
+
+#define SCHEMA_NAME "revenant"
+
+static Extension cache;
+static bool cache_valid = false;
+static bool changed_here = false;	/* this transaction created or dropped the extension */
+
+static object_access_hook_type previous_object_access_hook = NULL;
+
+static void
+on_namespace_change(Datum arg, int cacheid, uint32 hashvalue)
+{
+	cache_valid = false;
+}
+
+static void
+on_relation_change(Datum arg, Oid relation)
+{
+	if (relation == InvalidOid || relation == cache.lease || relation == cache.task)
+		cache_valid = false;
+}
+
+/* Forgets what is cached about the extension; the next call looks again. */
+void
+extension_forget(void)
+{
+	cache_valid = false;
+}
+
+static Oid
+function_oid(const char *name, int nargs, const Oid *args)
+{
+	oidvector  *types = buildoidvector(args, nargs);
+
+	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(name),
+						   PointerGetDatum(types), ObjectIdGetDatum(cache.schema));
+}
+
+/*
+ * The extension's objects, or NULL where this database does not have it. Needs
+ * a transaction. The result is valid until the next call.
+ */
+const Extension *
+extension_find(void)
+{
+	const Oid	bigint_arg[] = {INT8OID};
+
+	if (cache_valid)
+		return &cache;
+
+	/* set first: an invalidation during the look makes the next call look again */
+	cache_valid = true;
+	cache.schema = get_namespace_oid(SCHEMA_NAME, true);
+	cache.extension = OidIsValid(cache.schema) ? get_extension_oid("revenant", true) : InvalidOid;
+	if (!OidIsValid(cache.extension))
+	{
+		cache_valid = false;
+		return NULL;
+	}
+	cache.token_mark = get_relname_relid("_token_mark", cache.schema);
+	cache.token_lineage = get_relname_relid("_token_lineage", cache.schema);
+	cache.token_dump = get_relname_relid("_token_dump", cache.schema);
+	cache.lease = get_relname_relid("lease", cache.schema);
+	cache.lease_pkey = get_relname_relid("lease_pkey", cache.schema);
+	cache.task = get_relname_relid("task", cache.schema);
+	cache.task_pkey = get_relname_relid("task_pkey", cache.schema);
+	cache.task_state = get_relname_relid("task_state", cache.schema);
+	cache.task_state_pkey = get_relname_relid("task_state_pkey", cache.schema);
+	cache.guard_function = function_oid("_guard", 0, NULL);
+	cache.admin_function = function_oid("advance_tokens", 1, bigint_arg);
+	/* while its script runs some of it is still missing */
+	if (!OidIsValid(cache.admin_function) || !OidIsValid(cache.guard_function) ||
+		!OidIsValid(cache.task_state_pkey) || !OidIsValid(cache.lease_pkey))
+		cache_valid = false;
+	return &cache;
+}
+
+/* The same; raises 42704 where there is none. */
+const Extension *
+extension_get(void)
+{
+	const Extension *extension = extension_find();
+
+	if (extension == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("extension revenant does not exist in this database"),
+				 errhint("Run CREATE EXTENSION revenant.")));
+	return extension;
+}
+
+/* Whether a role is an admin: a superuser, or granted the level "admin" by grant_usage(). */
+bool
+extension_role_is_admin(Oid role)
+{
+	const Extension *extension = extension_get();
+
+	return superuser_arg(role) ||
+		(OidIsValid(extension->admin_function) &&
+		 compat_function_aclcheck(extension->admin_function, role) == ACLCHECK_OK);
+}
+
+static void
+on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+{
+	if (previous_object_access_hook)
+		previous_object_access_hook(access, class_id, object_id, sub_id, arg);
+	if (access == OAT_DROP && class_id == ExtensionRelationId)
+	{
+		/* ours or not does not matter: a look too many costs nothing */
+		changed_here = true;
+		cache_valid = false;
+	}
+}
+
+static void
+on_xact_end(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+		return;
+	if (changed_here && event == XACT_EVENT_COMMIT)
+		worker_extension_changed(MyDatabaseId);
+	if (changed_here)
+		cache_valid = false;
+	changed_here = false;
+}
+
+/* Called once, by _PG_init under shared_preload_libraries. */
+void
+extension_install_callbacks(void)
+{
+	CacheRegisterSyscacheCallback(NAMESPACEOID, on_namespace_change, (Datum) 0);
+	CacheRegisterRelcacheCallback(on_relation_change, (Datum) 0);
+	RegisterXactCallback(on_xact_end, NULL);
+	previous_object_access_hook = object_access_hook;
+	object_access_hook = on_object_access;
+}
+
+/*
+ * revenant._created(): the last statement of the extension's script.
+ *
+ * Enters the first era, wakes the launcher at commit, and warns when the
+ * workers do not fit into max_worker_processes.
+ */
+SQL_FUNCTION(revenant_created)
+{
+	int			needed = 1 + 1 + guc_max_runners;
+
+	fence_enter_era();
+	changed_here = true;
+	if (max_worker_processes < needed)
+		ereport(WARNING,
+				(errmsg("max_worker_processes = %d does not hold revenant's workers", max_worker_processes),
+				 errdetail("They are 1 launcher, 1 supervisor for each database with the extension, and up to %d runners.",
+						   guc_max_runners),
+				 errhint("Set max_worker_processes to at least %d plus what other extensions and parallel queries need, or lower revenant.max_runners.",
+						 needed)));
+	PG_RETURN_VOID();
+}

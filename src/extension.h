@@ -1,0 +1,57 @@
+/*
+ * extension.h
+ *	  The extension as this database has it: oids, instance, who is an admin.
+ */
+#ifndef REVENANT_EXTENSION_H
+#define REVENANT_EXTENSION_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+
+#include "shmem.h"
+
+/*
+ * Oids of our objects in this database, looked up once and again after the
+ * schema changed. A zero says that the object does not exist (yet).
+ */
+typedef struct Extension
+{
+	Oid			extension;		/* pg_extension.oid: the "instance" of shared state */
+	Oid			schema;			/* namespace revenant */
+	Oid			token_mark;		/* sequences of fence.c */
+	Oid			token_lineage;
+	Oid			token_dump;
+	Oid			lease;			/* tables and their primary keys */
+	Oid			lease_pkey;
+	Oid			task;
+	Oid			task_pkey;
+	Oid			task_state;
+	Oid			task_state_pkey;
+	Oid			guard_function; /* revenant._guard() */
+	Oid			admin_function; /* EXECUTE on it makes an admin */
+} Extension;
+
+extern const Extension *extension_find(void);	/* NULL: not in this database */
+extern const Extension *extension_get(void);	/* raises instead */
+extern bool extension_role_is_admin(Oid role);
+extern void extension_install_callbacks(void);
+extern void extension_forget(void);
+
+/*
+ * Every function that SQL can call starts here: it declares the function, and
+ * answers RV005 where the library was not preloaded.
+ */
+#define SQL_FUNCTION(name) \
+	PG_FUNCTION_INFO_V1(name); \
+	static Datum name##_body(PG_FUNCTION_ARGS); \
+	Datum \
+	name(PG_FUNCTION_ARGS) \
+	{ \
+		shmem_require(); \
+		return name##_body(fcinfo); \
+	} \
+	static Datum \
+	name##_body(PG_FUNCTION_ARGS)
+
+#endif							/* REVENANT_EXTENSION_H */

@@ -1,0 +1,361 @@
+/*-------------------------------------------------------------------------
+ *
+ * fence.c
+ *	  Fence tokens: issued from blocks that are durable before they are used.
+ *
+ * The durable state is in three sequences, whose values are written outside of
+ * transactions and always logged by setval():
+ *
+ *	  _token_mark		the highest token that may have been issued
+ *	  _token_lineage	base, and a digest of {system, database, instance}
+ *	  _token_dump		the same of the present era: the one that a dump carries
+ *
+ * A dump restores _token_dump alone, so nothing that it does can lower a mark;
+ * token.c says what each number means for the next era.
+ *
+ * NOTES
+ *	  One process at a time reserves a block, under a heavyweight lock, so that
+ *	  the others wait where they can be cancelled. The mark's record is the
+ *	  last of the three and is flushed before the block is published: a crash
+ *	  skips numbers and repeats none.
+ *
+ *	  What is flushed up to is the end of the record that setval() wrote.
+ *	  The insert position itself would not do: just after a page boundary it
+ *	  lies behind a page header that is not written yet, and XLogFlush()
+ *	  refuses it.
+ *
+ * The idea: fencing tokens after Lamport's and Chubby's sequencers; blocks
+ * after Oracle's and PostgreSQL's sequence caches; eras after view numbers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "commands/sequence.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/spin.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+
+#include "debug.h"
+#include "extension.h"
+#include "fence.h"
+#include "fence_state.h"
+#include "locktag.h"
+#include "shmem.h"
+#include "token.h"
+
+/* Tokens in a block: what a crash skips at most, and how often a reservation is flushed. */
+#define BLOCK_SIZE INT64CONST(8192)
+
+typedef struct DatabaseKey
+{
+	Oid			database;
+	Oid			instance;		/* pg_extension.oid */
+} DatabaseKey;
+
+/* One per database and instance; never freed while the server runs, so processes may keep a pointer. */
+typedef struct DatabaseState
+{
+	DatabaseKey key;
+	slock_t		mutex;
+	int64		next;			/* next token to hand out */
+	int64		last;			/* last of the block; 0: none reserved in this server's life */
+} DatabaseState;
+
+static DatabaseState *my_state = NULL;
+
+static DatabaseState *database_state(const Extension *extension);
+static bool draw(DatabaseState *state, int64 *token);
+static void reserve(const Extension *extension, DatabaseState *state);
+static void publish(DatabaseState *state, int64 first, int64 last);
+
+/* How shmem.c lays out the table of databases. */
+const dshash_parameters *
+fence_state_params(void)
+{
+	static const dshash_parameters params = {
+		.key_size = sizeof(DatabaseKey),
+		.entry_size = sizeof(DatabaseState),
+		.compare_function = dshash_memcmp,
+		.hash_function = dshash_memhash,
+	};
+
+	return &params;
+}
+
+/*
+ * A token greater than every one issued before in this database, its dumps'
+ * sources and its earlier primaries. `function` is the SQL function that asks,
+ * for messages. Raises 25006 on a standby and in a read-only transaction,
+ * whether or not the block is empty; 54000 when numbers are exhausted.
+ * Takes, at a reservation only: the lock LOCK_TOKEN, the sequences' locks, a WAL flush.
+ */
+int64
+fence_next_token(const char *function)
+{
+	const Extension *extension = extension_get();
+	DatabaseState *state = database_state(extension);
+	int64		token;
+
+	PreventCommandDuringRecovery(function);
+	PreventCommandIfReadOnly(function);
+	while (!draw(state, &token))
+		reserve(extension, state);
+	return token;
+}
+
+/*
+ * Reserves a block if this server's life has none yet: the next lineage must
+ * see that this era was entered, wanted or not. Called at CREATE EXTENSION and
+ * by the supervisor when it begins to lead.
+ */
+void
+fence_enter_era(void)
+{
+	const Extension *extension = extension_get();
+	DatabaseState *state = database_state(extension);
+	int64		last;
+
+	SpinLockAcquire(&state->mutex);
+	last = state->last;
+	SpinLockRelease(&state->mutex);
+	if (last == 0)
+		reserve(extension, state);
+}
+
+static DatabaseState *
+database_state(const Extension *extension)
+{
+	DatabaseKey key = {.database = MyDatabaseId,.instance = extension->extension};
+	bool		found;
+
+	if (my_state != NULL && my_state->key.instance == key.instance)
+		return my_state;
+	my_state = dshash_find_or_insert(shmem_table(SHARED_DATABASES), &key, &found);
+	if (!found)
+	{
+		SpinLockInit(&my_state->mutex);
+		my_state->next = 0;
+		my_state->last = 0;
+	}
+	dshash_release_lock(shmem_table(SHARED_DATABASES), my_state);
+	return my_state;
+}
+
+static bool
+draw(DatabaseState *state, int64 *token)
+{
+	bool		drawn = false;
+
+	SpinLockAcquire(&state->mutex);
+	if (state->last != 0 && state->next <= state->last)
+	{
+		*token = state->next++;
+		drawn = true;
+	}
+	SpinLockRelease(&state->mutex);
+	return drawn;
+}
+
+static void
+publish(DatabaseState *state, int64 first, int64 last)
+{
+	SpinLockAcquire(&state->mutex);
+	state->next = first;
+	state->last = last;
+	SpinLockRelease(&state->mutex);
+}
+
+/* {system, database, instance} in 41 bits, never 0. */
+static uint64
+identity(const Extension *extension)
+{
+	struct
+	{
+		uint64		system;
+		Oid			database;
+		Oid			instance;
+	}			who = {GetSystemIdentifier(), MyDatabaseId, extension->extension};
+	uint64		digest;
+
+	digest = hash_bytes_extended((const unsigned char *) &who, sizeof(who), 0) >>
+		(64 - TOKEN_IDENTITY_BITS);
+	return digest == 0 ? 1 : digest;
+}
+
+static int64
+sequence_read(Oid sequence)
+{
+	LOCAL_FCINFO(fcinfo, 1);
+	Datum		value;
+
+	InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = ObjectIdGetDatum(sequence);
+	fcinfo->args[0].isnull = false;
+	value = pg_sequence_last_value(fcinfo);
+	return fcinfo->isnull ? 0 : DatumGetInt64(value);
+}
+
+static void
+sequence_write(Oid sequence, int64 value)
+{
+	DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(value));
+}
+
+static TokenState
+state_read(const Extension *extension)
+{
+	TokenState	state;
+
+	state.mark = sequence_read(extension->token_mark);
+	token_unpack(sequence_read(extension->token_lineage), &state.base, &state.identity);
+	token_unpack(sequence_read(extension->token_dump), &state.dump_era, &state.dump_identity);
+	return state;
+}
+
+/* Makes the next state durable; the mark comes last, so a crash in between leaves a prefix. */
+static void
+state_write(const Extension *extension, const TokenState *old, const TokenState *next)
+{
+	if (old->base != next->base || old->identity != next->identity)
+		sequence_write(extension->token_lineage, token_pack(next->base, next->identity));
+	if (old->dump_era != next->dump_era || old->dump_identity != next->dump_identity)
+		sequence_write(extension->token_dump, token_pack(next->dump_era, next->dump_identity));
+	DEBUG_POINT("token-before-mark");
+	if (old->mark != next->mark)
+		sequence_write(extension->token_mark, next->mark);
+	XLogFlush(XactLastRecEnd);
+}
+
+static void
+raise_exhausted(TokenOutcome outcome)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("fence tokens are exhausted"),
+			 outcome == TOKEN_ERA_EXHAUSTED ?
+			 errdetail("The era of the next token would be above %lld.", (long long) TOKEN_MAX_ERA) :
+			 errdetail("This era has issued all of its %lld tokens.", (long long) TOKEN_MAX_N),
+			 outcome == TOKEN_ERA_EXHAUSTED ?
+			 errhint("Tokens of this database cannot grow any further.") :
+			 errhint("Enter the next era with SELECT revenant.advance_tokens(beyond), beyond being the greatest token issued.")));
+}
+
+/*
+ * Runs `work` as the one process that reads and writes the token state, with
+ * the right to do so whoever the user is.
+ */
+static void
+with_state_locked(const Extension *extension,
+				  void (*work) (const Extension *extension, DatabaseState *state, int64 beyond),
+				  DatabaseState *state, int64 beyond)
+{
+	LOCKTAG		tag = locktag_make(LOCK_TOKEN, MyDatabaseId, extension->extension, 0);
+	Oid			user;
+	int			context;
+
+	/* the sequences' own locks first: who drops the extension makes us wait here, holding nothing */
+	LockRelationOid(extension->token_mark, RowExclusiveLock);
+	LockRelationOid(extension->token_lineage, RowExclusiveLock);
+	LockRelationOid(extension->token_dump, RowExclusiveLock);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, context | SECURITY_LOCAL_USERID_CHANGE);
+	work(extension, state, beyond);
+	SetUserIdAndSecContext(user, context);
+
+	LockRelease(&tag, ExclusiveLock, false);
+}
+
+static void
+reserve_locked(const Extension *extension, DatabaseState *state, int64 known_mark)
+{
+	TokenState	now = state_read(extension);
+	TokenBlock	block;
+	TokenOutcome outcome;
+
+	outcome = token_reserve(&now, identity(extension), GetWALInsertionTimeLine(), known_mark,
+							BLOCK_SIZE, &block);
+	if (outcome != TOKEN_RESERVED)
+		raise_exhausted(outcome);
+	state_write(extension, &now, &block.next);
+	DEBUG_POINT("token-before-publish");
+	publish(state, block.first, block.last);
+}
+
+static void
+reserve_if_empty(const Extension *extension, DatabaseState *state, int64 unused)
+{
+	int64		next,
+				last;
+
+	SpinLockAcquire(&state->mutex);
+	next = state->next;
+	last = state->last;
+	SpinLockRelease(&state->mutex);
+	if (last == 0 || next > last)
+		reserve_locked(extension, state, last);
+}
+
+static void
+reserve(const Extension *extension, DatabaseState *state)
+{
+	with_state_locked(extension, reserve_if_empty, state, 0);
+}
+
+static void
+advance_locked(const Extension *extension, DatabaseState *state, int64 beyond)
+{
+	TokenState	now = state_read(extension);
+	TokenState	next;
+	int64		last;
+
+	if (token_advance(&now, identity(extension), GetWALInsertionTimeLine(), beyond, &next) != TOKEN_RESERVED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"beyond\" is too large for a fence token"),
+				 errdetail("The greatest value is %lld.",
+						   (long long) ((TOKEN_MAX_ERA << TOKEN_N_BITS) - 1))));
+	SpinLockAcquire(&state->mutex);
+	last = state->last;
+	state->next = last + 1;		/* what is left of the old block is not handed out any more */
+	SpinLockRelease(&state->mutex);
+	state_write(extension, &now, &next);
+	reserve_locked(extension, state, last);
+}
+
+/*
+ * revenant.advance_tokens(beyond bigint)
+ *
+ * Makes every later token greater than `beyond`, by entering an era above its
+ * own if need be. Not undone by a rollback. Raises 22004, 22023, 25006.
+ */
+SQL_FUNCTION(revenant_advance_tokens)
+{
+	const Extension *extension = extension_get();
+	int64		beyond;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("\"beyond\" must not be null")));
+	beyond = PG_GETARG_INT64(0);
+	if (beyond < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"beyond\" must not be negative"),
+				 errhint("Give the greatest token that is known anywhere.")));
+	PreventCommandDuringRecovery("revenant.advance_tokens()");
+	PreventCommandIfReadOnly("revenant.advance_tokens()");
+	with_state_locked(extension, advance_locked, database_state(extension), beyond);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * guc.c
+ *	  The settings, in alphabetical order. docs/settings.md has a paragraph
+ *	  on each.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "postmaster/postmaster.h"
+#include "utils/guc.h"
+
+#include "guc.h"
+
+char	   *guc_databases = NULL;
+bool		guc_enabled = true;
+int			guc_max_runners = 16;
+char	   *guc_node_name = NULL;
+int			guc_shared_memory_mb = 256;
+
+/* Defines all settings. Called once, by _PG_init under shared_preload_libraries. */
+void
+guc_define(void)
+{
+	DefineCustomStringVariable("revenant.databases",
+							   "Databases whose tasks are run and whose leases are looked after.",
+							   "A list of names separated by commas; empty for every database that has the extension.",
+							   &guc_databases, "",
+							   PGC_SIGHUP, GUC_LIST_INPUT, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("revenant.enabled",
+							 "Runs tasks. Off stops every task of this server.",
+							 NULL,
+							 &guc_enabled, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("revenant.max_runners",
+							"How many runners there may be at once, in all databases together.",
+							"Each needs a place in max_worker_processes, beside the launcher and one supervisor for each database.",
+							&guc_max_runners, 16, 1, 10000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("revenant.node_name",
+							   "The name of this server in views and runs.",
+							   "Empty: the host's name and the port.",
+							   &guc_node_name, "",
+							   PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("revenant.shared_memory",
+							"The most shared memory that leases and tasks may take.",
+							"It is taken as it is needed. When it is used up, a new lease fails with SQLSTATE 53200.",
+							&guc_shared_memory_mb, 256, 4, 1024 * 1024,
+							PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
+
+	MarkGUCPrefixReserved("revenant");
+}
+
+/* This server's name in views and runs: revenant.node_name, or host and port. Valid until the next call. */
+const char *
+guc_effective_node_name(void)
+{
+	static char name[256];
+	char		host[128];
+
+	if (guc_node_name != NULL && guc_node_name[0] != '\0')
+		return guc_node_name;
+	if (gethostname(host, sizeof(host)) != 0)
+		strlcpy(host, "localhost", sizeof(host));
+	host[sizeof(host) - 1] = '\0';
+	snprintf(name, sizeof(name), "%s:%d", host, PostPortNumber);
+	return name;
+}

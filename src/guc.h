@@ -1,0 +1,19 @@
+/*
+ * guc.h
+ *	  The settings; guc.c has what each means.
+ */
+#ifndef REVENANT_GUC_H
+#define REVENANT_GUC_H
+
+#include "postgres.h"
+
+extern char *guc_databases;
+extern bool guc_enabled;
+extern int	guc_max_runners;
+extern char *guc_node_name;
+extern int	guc_shared_memory_mb;
+
+extern void guc_define(void);
+extern const char *guc_effective_node_name(void);
+
+#endif							/* REVENANT_GUC_H */

@@ -1,0 +1,487 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_entry.c
+ *	  The shared-memory entries of leases.
+ *
+ * An entry is a cache of what the row says (a ttl hold), of what the lock
+ * manager says (a session's or a transaction's), plus the one thing that is
+ * nowhere else: the deadline.
+ *
+ * NOTES
+ *	  Whoever reads or writes the row of a name, or wants its locks, pins the
+ *	  entry for the whole transaction first. So while an entry is not settled,
+ *	  nobody is in the middle of writing its row: that writer would have
+ *	  settled it. This is why a row can be loaded without a lock.
+ *
+ *	  Names are compared by a cryptographic digest, also in the lock tags (78
+ *	  bits of it): nobody can find a name that blocks another one.
+ *
+ *	  A free entry is kept for a while by the process that freed it, since the
+ *	  same name tends to be asked for again; the ring below says for how long.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/cryptohash.h"
+#include "common/hashfn.h"
+#include "common/sha2.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "extension.h"
+#include "lease_entry.h"
+#include "locktag.h"
+#include "shmem.h"
+
+/* What one entry takes in the area beside its name: itself, the table's item header and two buckets. */
+#define ENTRY_BYTES (sizeof(LeaseEntry) + 16 + 16)
+
+/* The digests of the names that this process used last. */
+#define DIGEST_SLOTS 64
+typedef struct DigestSlot
+{
+	Oid			instance;
+	uint8		digest[16];
+	char		name[LEASE_NAME_MAX + 1];
+} DigestSlot;
+
+static DigestSlot *digest_slots = NULL;
+
+/*
+ * Keys of entries that this process freed, oldest first: the last KEEP_FREE
+ * stay, the ones before are deleted at the next call. What does not fit
+ * is left to the supervisor's sweep.
+ */
+#define KEEP_FREE 8
+#define RETIRED_MAX 256
+static LeaseKey retired[RETIRED_MAX];
+static int	nretired = 0;
+
+/* How shmem.c lays out the table of leases. */
+const dshash_parameters *
+lease_entry_params(void)
+{
+	static const dshash_parameters params = {
+		.key_size = sizeof(LeaseKey),
+		.entry_size = sizeof(LeaseEntry),
+		.compare_function = dshash_memcmp,
+		.hash_function = dshash_memhash,
+	};
+
+	return &params;
+}
+
+static void
+digest_name(Oid instance, const char *name, uint8 *digest)
+{
+	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA256);
+	uint8		whole[PG_SHA256_DIGEST_LENGTH];
+
+	if (context == NULL ||
+		pg_cryptohash_init(context) < 0 ||
+		pg_cryptohash_update(context, (const uint8 *) &instance, sizeof(instance)) < 0 ||
+		pg_cryptohash_update(context, (const uint8 *) name, strlen(name)) < 0 ||
+		pg_cryptohash_final(context, whole, sizeof(whole)) < 0)
+		elog(ERROR, "could not compute the digest of a lease's name");
+	pg_cryptohash_free(context);
+	memcpy(digest, whole, sizeof(((DigestSlot *) 0)->digest));
+}
+
+/* The key of a name (of 1 to LEASE_NAME_MAX bytes) in this database. */
+void
+lease_key_make(LeaseKey *key, const char *name)
+{
+	Oid			instance = extension_get()->extension;
+	uint32		hash = hash_bytes((const unsigned char *) name, strlen(name));
+	DigestSlot *slot;
+
+	if (digest_slots == NULL)
+		digest_slots = MemoryContextAllocZero(TopMemoryContext, /* for the life of this process */
+											  DIGEST_SLOTS * sizeof(DigestSlot));
+	slot = &digest_slots[hash % DIGEST_SLOTS];
+	if (slot->instance != instance || strcmp(slot->name, name) != 0)
+	{
+		slot->instance = InvalidOid;
+		digest_name(instance, name, slot->digest);
+		strlcpy(slot->name, name, sizeof(slot->name));
+		slot->instance = instance;
+	}
+	key->database = MyDatabaseId;
+	key->instance = instance;
+	memcpy(key->digest, slot->digest, sizeof(key->digest));
+}
+
+static LOCKTAG
+lock_of(LockKind kind, const LeaseKey *key)
+{
+	uint64		digest;
+	uint16		more;
+
+	memcpy(&digest, key->digest, sizeof(digest));
+	memcpy(&more, key->digest + sizeof(digest), sizeof(more));
+	return locktag_make(kind, key->database, digest, more);
+}
+
+/* H: who holds the name, and the queue of those who want to. */
+LOCKTAG
+lease_lock_hold(const LeaseKey *key)
+{
+	return lock_of(LOCK_HOLD, key);
+}
+
+/* F: who is fenced by the name. */
+LOCKTAG
+lease_lock_fence(const LeaseKey *key)
+{
+	return lock_of(LOCK_FENCE, key);
+}
+
+static void
+entry_init(LeaseEntry *entry, const char *name, dsa_pointer name_place)
+{
+	pg_atomic_init_u32(&entry->pins, 0);
+	SpinLockInit(&entry->mutex);
+	entry->settled = false;
+	entry->name_len = strlen(name);
+	entry->name = name_place;
+	ConditionVariableInit(&entry->changed);
+	memset(&entry->now, 0, sizeof(entry->now));
+	memset(&entry->next, 0, sizeof(entry->next));
+}
+
+static LeaseEntry *
+pin_existing(const LeaseKey *key)
+{
+	dshash_table *table = shmem_table(SHARED_LEASES);
+	LeaseEntry *entry = dshash_find(table, key, false);
+
+	if (entry == NULL)
+		return NULL;
+	pg_atomic_fetch_add_u32(&entry->pins, 1);
+	dshash_release_lock(table, entry);
+	return entry;
+}
+
+/*
+ * The entry of a name, pinned: it stays where it is until lease_entry_unpin().
+ * Without `create`, NULL when there is none. Raises 53200 when the memory for
+ * a new one is used up.
+ */
+LeaseEntry *
+lease_entry_pin(const LeaseKey *key, const char *name, bool create)
+{
+	dshash_table *table = shmem_table(SHARED_LEASES);
+	LeaseEntry *entry = pin_existing(key);
+	dsa_pointer name_place;
+	bool		found;
+
+	if (entry != NULL || !create)
+		return entry;
+	if (!shmem_has_room(ENTRY_BYTES + strlen(name)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of shared memory for leases"),
+				 errdetail("Leases that are held may take as much as revenant.shared_memory says."),
+				 errhint("Raise revenant.shared_memory, or let fewer leases be held at once.")));
+
+	name_place = dsa_allocate(shmem_area(), strlen(name));
+	memcpy(dsa_get_address(shmem_area(), name_place), name, strlen(name));
+	PG_TRY();
+	{
+		entry = dshash_find_or_insert(table, key, &found);
+	}
+	PG_CATCH();
+	{
+		dsa_free(shmem_area(), name_place);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (!found)
+	{
+		entry_init(entry, name, name_place);
+		shmem_account(ENTRY_BYTES + entry->name_len);
+	}
+	pg_atomic_fetch_add_u32(&entry->pins, 1);
+	dshash_release_lock(table, entry);
+	if (found)
+		dsa_free(shmem_area(), name_place);
+	return entry;
+}
+
+/* One more pin on an entry that is pinned. */
+LeaseEntry *
+lease_entry_pin_again(LeaseEntry *entry)
+{
+	pg_atomic_fetch_add_u32(&entry->pins, 1);
+	return entry;
+}
+
+/* Gives a pin back. Never raises. */
+void
+lease_entry_unpin(LeaseEntry *entry)
+{
+	Assert(pg_atomic_read_u32(&entry->pins) > 0);
+	pg_atomic_fetch_sub_u32(&entry->pins, 1);
+}
+
+/* Notes that an entry may be of no use any more. Never raises; before the last unpin. */
+void
+lease_entry_retire(const LeaseEntry *entry)
+{
+	for (int i = nretired - 1; i >= 0 && i >= nretired - KEEP_FREE; i--)
+	{
+		if (memcmp(&retired[i], &entry->key, sizeof(LeaseKey)) == 0)
+			return;				/* among those that stay anyway */
+	}
+	if (nretired < RETIRED_MAX)
+		retired[nretired++] = entry->key;
+}
+
+/* Deletes an entry if nobody uses it and it says nothing. The caller holds its partition. */
+static bool
+is_disposable(LeaseEntry *entry)
+{
+	bool		disposable;
+
+	SpinLockAcquire(&entry->mutex);
+	disposable = pg_atomic_read_u32(&entry->pins) == 0 &&
+		entry->now.scope == LEASE_FREE && entry->next.scope == LEASE_FREE;
+	SpinLockRelease(&entry->mutex);
+	return disposable;
+}
+
+/* Frees what an entry that is about to be deleted has in the area. */
+static void
+entry_dispose(LeaseEntry *entry)
+{
+	shmem_account(-(int64) (ENTRY_BYTES + entry->name_len));
+	dsa_free(shmem_area(), entry->name);
+	lease_note_free(entry->now.note);
+	lease_note_free(entry->next.note);
+}
+
+/* Deletes the entries that this process retired, except the last few. Outside of callbacks only. */
+void
+lease_entry_reap(void)
+{
+	dshash_table *table = shmem_table(SHARED_LEASES);
+
+	if (nretired <= KEEP_FREE)
+		return;
+	while (nretired > KEEP_FREE)
+	{
+		LeaseKey	key = retired[0];
+		LeaseEntry *entry;
+
+		nretired--;
+		memmove(&retired[0], &retired[1], nretired * sizeof(LeaseKey));
+		entry = dshash_find(table, &key, true);
+		if (entry == NULL)
+			continue;
+		if (is_disposable(entry))
+		{
+			entry_dispose(entry);
+			dshash_delete_entry(table, entry);
+		}
+		else
+			dshash_release_lock(table, entry);
+	}
+}
+
+/*
+ * Deletes what a database has no use for: free entries, and everything of
+ * instances of the extension other than `keep_instance` (InvalidOid: of all).
+ * What is pinned stays; its user is still there.
+ */
+void
+lease_entry_purge(Oid database, Oid keep_instance)
+{
+	dshash_seq_status scan;
+	LeaseEntry *entry;
+
+	dshash_seq_init(&scan, shmem_table(SHARED_LEASES), true);
+	while ((entry = dshash_seq_next(&scan)) != NULL)
+	{
+		if (entry->key.database != database || pg_atomic_read_u32(&entry->pins) > 0)
+			continue;
+		if (entry->key.instance != keep_instance || is_disposable(entry))
+		{
+			entry_dispose(entry);
+			dshash_delete_current(&scan);
+		}
+	}
+	dshash_seq_term(&scan);
+}
+
+/* The name of an entry that is pinned or locked, palloc'd. */
+const char *
+lease_entry_name(const LeaseEntry *entry)
+{
+	return pnstrdup(dsa_get_address(shmem_area(), entry->name), entry->name_len);
+}
+
+/* Reads both holds at one instant. `next` may be NULL. */
+void
+lease_entry_snapshot(LeaseEntry *entry, LeaseHold *now, LeaseHold *next)
+{
+	SpinLockAcquire(&entry->mutex);
+	*now = entry->now;
+	if (next)
+		*next = entry->next;
+	SpinLockRelease(&entry->mutex);
+}
+
+/*
+ * Reads the committed hold, and says whether it is a ttl hold whose time is
+ * not over. The clock is read under the mutex, as a renewal does: so once this
+ * has said no, no renewal of that hold can succeed.
+ */
+bool
+lease_entry_is_live(LeaseEntry *entry, LeaseHold *now)
+{
+	bool		live;
+
+	SpinLockAcquire(&entry->mutex);
+	*now = entry->now;
+	live = lease_hold_is_live(now, clock_now_us());
+	SpinLockRelease(&entry->mutex);
+	return live;
+}
+
+/* How many session holds of this database are this process's and stand. Reads the whole table. */
+int
+lease_entry_count_mine(void)
+{
+	dshash_seq_status scan;
+	LeaseEntry *entry;
+	int			count = 0;
+
+	dshash_seq_init(&scan, shmem_table(SHARED_LEASES), false);
+	while ((entry = dshash_seq_next(&scan)) != NULL)
+	{
+		LeaseHold	now;
+		LOCKTAG		tag = lease_lock_hold(&entry->key);
+
+		lease_entry_snapshot(entry, &now, NULL);
+		if (now.scope == LEASE_SESSION && lease_hold_is_mine(&now) &&
+			compat_lock_held_by_me(&tag, ExclusiveLock))
+			count++;
+	}
+	dshash_seq_term(&scan);
+	return count;
+}
+
+/*
+ * Frees the committed hold if it still is the one of this token, and wakes who
+ * sleeps for that. In a commit callback only for a hold of this process or
+ * of ttl scope: those have a note that is mapped here, or none, so nothing can raise.
+ */
+void
+lease_entry_set_free(LeaseEntry *entry, int64 token)
+{
+	dsa_pointer note = InvalidDsaPointer;
+
+	SpinLockAcquire(&entry->mutex);
+	if (entry->now.token == token)
+	{
+		note = entry->now.note;
+		memset(&entry->now, 0, sizeof(entry->now));
+	}
+	SpinLockRelease(&entry->mutex);
+	lease_note_free(note);
+	ConditionVariableBroadcast(&entry->changed);
+}
+
+/*
+ * Whether the process that made a session's or a transaction's hold has the
+ * lock: the lock manager is asked, in the holder's own list, since a hold may
+ * have gone by DISCARD ALL, and its process in any way. Takes the lock's partition, shared.
+ */
+bool
+lease_hold_has_lock(const LeaseHold *hold, const LOCKTAG *tag, LOCKMODE mode)
+{
+	uint32		hashcode = LockTagHashCode(tag);
+	LWLock	   *partition = LockHashPartitionLock(hashcode);
+	PGPROC	   *proc = GetPGProcByNumber(hold->procno);
+	bool		held = false;
+
+	if (hold->pid == 0 || proc->pid != hold->pid)
+		return false;
+	LWLockAcquire(partition, LW_SHARED);
+	COMPAT_FOREACH_PROCLOCK(proclock, proc, LockHashPartition(hashcode))
+	{
+		if (memcmp(&proclock->tag.myLock->tag, tag, sizeof(LOCKTAG)) == 0 &&
+			(proclock->holdMask & LOCKBIT_ON(mode)) != 0)
+			held = true;
+	}
+	LWLockRelease(partition);
+	return held;
+}
+
+/* Whether this very process made the hold. */
+bool
+lease_hold_is_mine(const LeaseHold *hold)
+{
+	return hold->scope != LEASE_FREE && hold->pid == MyProcPid && hold->procno == compat_my_procno();
+}
+
+/* Label and metadata as a note in the area; InvalidDsaPointer for none of both. Raises 53200. */
+dsa_pointer
+lease_note_make(const char *holder, Jsonb *metadata)
+{
+	Size		holder_len = holder ? strlen(holder) : 0;
+	Size		metadata_len = metadata ? VARSIZE(metadata) : 0;
+	Size		size = offsetof(LeaseNote, data) + MAXALIGN(holder_len) + metadata_len;
+	dsa_pointer place;
+	LeaseNote  *note;
+
+	if (holder_len == 0 && metadata_len == 0)
+		return InvalidDsaPointer;
+	if (!shmem_has_room(size))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of shared memory for leases"),
+				 errhint("Raise revenant.shared_memory, or use shorter labels and metadata.")));
+	place = dsa_allocate(shmem_area(), size);
+	note = dsa_get_address(shmem_area(), place);
+	note->holder_len = holder_len;
+	note->metadata_len = metadata_len;
+	if (holder_len > 0)
+		memcpy(note->data, holder, holder_len);
+	if (metadata_len > 0)
+		memcpy(note->data + MAXALIGN(holder_len), metadata, metadata_len);
+	shmem_account(size);
+	return place;
+}
+
+/* Frees a note, if it is one. */
+void
+lease_note_free(dsa_pointer place)
+{
+	LeaseNote  *note;
+
+	if (!DsaPointerIsValid(place))
+		return;
+	note = dsa_get_address(shmem_area(), place);
+	shmem_account(-(int64) (offsetof(LeaseNote, data) + MAXALIGN(note->holder_len) + note->metadata_len));
+	dsa_free(shmem_area(), place);
+}
+
+/* An interval in microseconds, a month being 30 days; saturates at the ends of int64. */
+int64
+lease_interval_us(const Interval *span)
+{
+	double		approximate = ((double) span->month * 30 + span->day) * USECS_PER_DAY + span->time;
+
+	if (approximate >= 9.0e18)
+		return PG_INT64_MAX;
+	if (approximate <= -9.0e18)
+		return PG_INT64_MIN;
+	return ((int64) span->month * 30 + span->day) * USECS_PER_DAY + span->time;
+}

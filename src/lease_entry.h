@@ -1,0 +1,99 @@
+/*
+ * lease_entry.h
+ *	  The shared-memory entry of a lease: who is alive now.
+ */
+#ifndef REVENANT_LEASE_ENTRY_H
+#define REVENANT_LEASE_ENTRY_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "lib/dshash.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/lock.h"
+#include "storage/spin.h"
+#include "utils/dsa.h"
+#include "utils/jsonb.h"
+
+#include "lease.h"
+
+typedef struct LeaseKey
+{
+	Oid			database;
+	Oid			instance;		/* pg_extension.oid */
+	uint8		digest[16];		/* SHA-256 of instance and name, its first half */
+} LeaseKey;
+
+/* One hold of a name. */
+typedef struct LeaseHold
+{
+	int64		token;
+	int64		ttl_us;			/* LEASE_TTL: as the row has it */
+	int64		deadline_us;	/* LEASE_TTL: on the monotonic clock */
+	TimestampTz acquired_at;
+	dsa_pointer note;			/* LeaseNote of a session or transaction holder; a ttl holder's is in its row */
+	Oid			role;
+	int			procno;			/* session, transaction: the holder's PGPROC ... */
+	int			pid;			/* ... and process; of a ttl holder the one that acquired */
+	uint8		scope;			/* LeaseScope; LEASE_FREE: no hold */
+} LeaseHold;
+
+/*
+ * key and name never change. pins is atomic: what is pinned is not deleted.
+ * The rest is under the mutex. Lock order: the table's partition, then mutex.
+ */
+typedef struct LeaseEntry
+{
+	LeaseKey	key;
+	pg_atomic_uint32 pins;
+	slock_t		mutex;
+	bool		settled;		/* `now` says what the row says; false: nobody has looked yet */
+	uint16		name_len;
+	dsa_pointer name;
+	ConditionVariable changed;	/* who sleeps for the end of a ttl hold */
+	LeaseHold	now;			/* the hold that is committed */
+	LeaseHold	next;			/* of a transaction that has not ended yet */
+} LeaseEntry;
+
+/* A label and metadata, in the shared area. */
+typedef struct LeaseNote
+{
+	uint32		holder_len;		/* 0: no label */
+	uint32		metadata_len;	/* 0: none; a Jsonb, at MAXALIGN behind the label */
+	char		data[FLEXIBLE_ARRAY_MEMBER];
+} LeaseNote;
+
+extern const dshash_parameters *lease_entry_params(void);
+
+extern void lease_key_make(LeaseKey *key, const char *name);
+extern LOCKTAG lease_lock_hold(const LeaseKey *key);
+extern LOCKTAG lease_lock_fence(const LeaseKey *key);
+
+extern LeaseEntry *lease_entry_pin(const LeaseKey *key, const char *name, bool create);
+extern LeaseEntry *lease_entry_pin_again(LeaseEntry *entry);
+extern void lease_entry_unpin(LeaseEntry *entry);
+extern void lease_entry_retire(const LeaseEntry *entry);
+extern void lease_entry_reap(void);
+extern void lease_entry_purge(Oid database, Oid keep_instance);
+extern const char *lease_entry_name(const LeaseEntry *entry);
+
+extern void lease_entry_snapshot(LeaseEntry *entry, LeaseHold *now, LeaseHold *next);
+extern bool lease_entry_is_live(LeaseEntry *entry, LeaseHold *now);
+extern int	lease_entry_count_mine(void);
+extern void lease_entry_set_free(LeaseEntry *entry, int64 token);
+extern bool lease_hold_has_lock(const LeaseHold *hold, const LOCKTAG *tag, LOCKMODE mode);
+extern bool lease_hold_is_mine(const LeaseHold *hold);
+
+extern dsa_pointer lease_note_make(const char *holder, Jsonb *metadata);
+extern void lease_note_free(dsa_pointer note);
+
+extern int64 lease_interval_us(const Interval *span);
+
+static inline bool
+lease_hold_is_live(const LeaseHold *hold, int64 now_us)
+{
+	return hold->scope == LEASE_TTL && hold->deadline_us > now_us;
+}
+
+#endif							/* REVENANT_LEASE_ENTRY_H */

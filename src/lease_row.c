@@ -1,0 +1,280 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_row.c
+ *	  The rows of revenant.lease: ttl holds, durably.
+ *
+ * A row is written when a ttl lease is acquired and deleted when it is
+ * released or taken over by a lease of another scope. A renewal writes none,
+ * unless it lengthens the ttl: after a restart the row's ttl is what the hold
+ * is granted again for.
+ *
+ * NOTES
+ *	  Every commit that writes a row here is flushed, whatever
+ *	  synchronous_commit is: else a crash could bring an older holder's row
+ *	  back after a newer one had the lease.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "extension.h"
+#include "lease_row.h"
+#include "row.h"
+
+static Datum
+interval_datum(int64 us)
+{
+	Interval   *span = palloc0(sizeof(Interval));
+
+	span->time = us;
+	return IntervalPGetDatum(span);
+}
+
+static Datum
+column(HeapTuple tuple, TupleDesc desc, int number, bool *isnull)
+{
+	return heap_getattr(tuple, number, desc, isnull);
+}
+
+static int64
+interval_column(HeapTuple tuple, TupleDesc desc, int number)
+{
+	bool		isnull;
+	Datum		value = column(tuple, desc, number, &isnull);
+
+	return isnull ? 0 : lease_interval_us(DatumGetIntervalP(value));
+}
+
+static int64
+bigint_column(HeapTuple tuple, TupleDesc desc, int number)
+{
+	bool		isnull;
+	Datum		value = column(tuple, desc, number, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+/*
+ * The hold that a row stands for when nothing is known beside it: until
+ * ttl + lock_delay after this server began to accept writes, never shorter
+ * than the holder believes. A row that was copied from another cluster or
+ * database (a template, an upgrade) is nobody's: it has lapsed.
+ */
+static void
+hold_from_row(HeapTuple tuple, TupleDesc desc, LeaseHold *hold)
+{
+	bool		isnull;
+
+	memset(hold, 0, sizeof(*hold));
+	hold->scope = LEASE_TTL;
+	hold->token = bigint_column(tuple, desc, LEASE_ROW_TOKEN);
+	hold->role = (Oid) bigint_column(tuple, desc, LEASE_ROW_ROLE_OID);
+	hold->pid = DatumGetInt32(column(tuple, desc, LEASE_ROW_PID, &isnull));
+	hold->ttl_us = interval_column(tuple, desc, LEASE_ROW_TTL);
+	hold->acquired_at = DatumGetTimestampTz(column(tuple, desc, LEASE_ROW_ACQUIRED_AT, &isnull));
+	hold->procno = -1;
+	if ((uint64) bigint_column(tuple, desc, LEASE_ROW_SYSTEM_IDENTIFIER) != GetSystemIdentifier() ||
+		(Oid) bigint_column(tuple, desc, LEASE_ROW_DATABASE_OID) != MyDatabaseId)
+		hold->deadline_us = 0;
+	else if (RecoveryInProgress())
+		hold->deadline_us = PG_INT64_MAX;
+	else
+		hold->deadline_us = clock_writable_since_us() + hold->ttl_us +
+			interval_column(tuple, desc, LEASE_ROW_LOCK_DELAY);
+}
+
+/*
+ * Reads the row of a name. False: there is none. The caller has pinned the
+ * name's entry, so nobody is writing that row, or only asks for a guess.
+ */
+bool
+lease_row_load(const char *name, LeaseHold *hold)
+{
+	const Extension *extension = extension_get();
+	Relation	rel = table_open(extension->lease, AccessShareLock);
+	HeapTuple	tuple = row_find_locked(rel, extension->lease_pkey, name);
+
+	if (tuple != NULL)
+	{
+		hold_from_row(tuple, RelationGetDescr(rel), hold);
+		heap_freetuple(tuple);
+	}
+	table_close(rel, AccessShareLock);
+	return tuple != NULL;
+}
+
+/*
+ * Writes the row of a hold that was just granted. `exists`: the name has a row,
+ * of a hold that is over. The caller has H and F exclusively. The commit is flushed.
+ */
+void
+lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *request, bool exists)
+{
+	const Extension *extension = extension_get();
+	Relation	rel = table_open(extension->lease, RowExclusiveLock);
+	Datum		values[LEASE_ROW_COLUMNS] = {0};
+	bool		nulls[LEASE_ROW_COLUMNS] = {false};
+	bool		replace[LEASE_ROW_COLUMNS];
+
+#define SET(col, value) (values[(col) - 1] = (value))
+#define SET_NULL(col) (nulls[(col) - 1] = true)
+	SET(LEASE_ROW_NAME, CStringGetTextDatum(name));
+	SET(LEASE_ROW_TOKEN, Int64GetDatum(hold->token));
+	if (request->holder)
+		SET(LEASE_ROW_HOLDER, CStringGetTextDatum(request->holder));
+	else
+		SET_NULL(LEASE_ROW_HOLDER);
+	SET(LEASE_ROW_ROLE, CStringGetTextDatum(GetUserNameFromId(hold->role, false)));
+	SET(LEASE_ROW_ROLE_OID, Int64GetDatum((int64) hold->role));
+	SET(LEASE_ROW_PID, Int32GetDatum(hold->pid));
+	SET(LEASE_ROW_TTL, interval_datum(hold->ttl_us));
+	SET(LEASE_ROW_BOUND, BoolGetDatum(false));
+	SET(LEASE_ROW_LOCK_DELAY, interval_datum(0));
+	SET_NULL(LEASE_ROW_HOLD_OFF);
+	if (request->metadata)
+		SET(LEASE_ROW_METADATA, JsonbPGetDatum(request->metadata));
+	else
+		SET_NULL(LEASE_ROW_METADATA);
+	SET(LEASE_ROW_ACQUIRED_AT, TimestampTzGetDatum(hold->acquired_at));
+	SET_NULL(LEASE_ROW_REQUEST_ID);
+	SET(LEASE_ROW_SYSTEM_IDENTIFIER, Int64GetDatum((int64) GetSystemIdentifier()));
+	SET(LEASE_ROW_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
+#undef SET
+#undef SET_NULL
+
+	if (exists)
+	{
+		HeapTuple	old = row_find_locked(rel, extension->lease_pkey, name);
+
+		if (old == NULL)
+			elog(ERROR, "row of lease \"%s\" is missing", name);
+		memset(replace, true, sizeof(replace));
+		row_update(rel, old, values, nulls, replace);
+	}
+	else
+		row_insert(rel, values, nulls);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+	ForceSyncCommit();
+}
+
+/* The row of this token, opened for writing; NULL when it is not there any more. */
+static HeapTuple
+find_for_write(Relation rel, const char *name, int64 token)
+{
+	HeapTuple	tuple = row_find(rel, extension_get()->lease_pkey, name);
+
+	if (tuple != NULL && bigint_column(tuple, RelationGetDescr(rel), LEASE_ROW_TOKEN) != token)
+		tuple = NULL;
+	return tuple;
+}
+
+/*
+ * Deletes the row of a name's hold. False when it is not that token's any
+ * more, after waiting for whoever was writing it. The caller has F. The
+ * commit is flushed.
+ */
+bool
+lease_row_delete(const char *name, int64 token)
+{
+	Relation	rel = table_open(extension_get()->lease, RowExclusiveLock);
+	HeapTuple	tuple;
+	bool		deleted = false;
+
+	while (!deleted && (tuple = find_for_write(rel, name, token)) != NULL)
+		deleted = row_delete(rel, tuple);
+	table_close(rel, NoLock);
+	if (deleted)
+	{
+		CommandCounterIncrement();
+		ForceSyncCommit();
+	}
+	return deleted;
+}
+
+/* Raises the ttl of a name's row to at least `ttl_us`. Otherwise as lease_row_delete(). */
+bool
+lease_row_lengthen(const char *name, int64 token, int64 ttl_us)
+{
+	Relation	rel = table_open(extension_get()->lease, RowExclusiveLock);
+	Datum		values[LEASE_ROW_COLUMNS] = {0};
+	bool		nulls[LEASE_ROW_COLUMNS] = {false};
+	bool		replace[LEASE_ROW_COLUMNS] = {false};
+	HeapTuple	tuple;
+	bool		locked = false;
+
+	while (!locked && (tuple = find_for_write(rel, name, token)) != NULL)
+		locked = row_lock(rel, tuple);
+	if (locked)
+	{
+		int64		present = interval_column(tuple, RelationGetDescr(rel), LEASE_ROW_TTL);
+
+		values[LEASE_ROW_TTL - 1] = interval_datum(Max(present, ttl_us));
+		replace[LEASE_ROW_TTL - 1] = true;
+		row_update(rel, tuple, values, nulls, replace);
+		CommandCounterIncrement();
+		ForceSyncCommit();
+	}
+	table_close(rel, NoLock);
+	return locked;
+}
+
+typedef struct VisitState
+{
+	bool		details;
+	void		(*visit) (const LeaseRow *row, void *arg);
+	void	   *arg;
+} VisitState;
+
+static char *
+text_column(HeapTuple tuple, TupleDesc desc, int number)
+{
+	bool		isnull;
+	Datum		value = column(tuple, desc, number, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(value);
+}
+
+static void
+visit_tuple(Relation rel, HeapTuple tuple, void *arg)
+{
+	VisitState *state = arg;
+	TupleDesc	desc = RelationGetDescr(rel);
+	LeaseRow	row = {0};
+	Datum		metadata;
+	bool		isnull;
+
+	hold_from_row(tuple, desc, &row.hold);
+	row.name = text_column(tuple, desc, LEASE_ROW_NAME);
+	if (state->details)
+	{
+		row.holder = text_column(tuple, desc, LEASE_ROW_HOLDER);
+		row.role = text_column(tuple, desc, LEASE_ROW_ROLE);
+		row.bound = DatumGetBool(column(tuple, desc, LEASE_ROW_BOUND, &isnull));
+		metadata = column(tuple, desc, LEASE_ROW_METADATA, &isnull);
+		row.metadata = isnull ? NULL : DatumGetJsonbPCopy(metadata);
+	}
+	state->visit(&row, state->arg);
+}
+
+/* Calls `visit` for each row, with name and hold, and the rest too if `details` are wanted. */
+void
+lease_row_visit(bool details, void (*visit) (const LeaseRow *row, void *arg), void *arg)
+{
+	Relation	rel = table_open(extension_get()->lease, AccessShareLock);
+	VisitState	state = {details, visit, arg};
+
+	row_visit(rel, visit_tuple, &state);
+	table_close(rel, AccessShareLock);
+}

@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_wait.c
+ *	  Waiting for a lease: in the lock manager's queue, then for a ttl holder.
+ *
+ * The queue is first come, first served, a dead waiter leaves it at once, and
+ * the deadlock detector sees who waits for whom. The head of the queue may
+ * have to wait further, for a ttl hold to end: that is a sleep on the entry's
+ * condition variable, which the detector cannot see, so the sleeper looks for
+ * itself after deadlock_timeout.
+ *
+ * NOTES
+ *	  LockAcquire() takes no timeout. A wait with a bound is a subtransaction
+ *	  in which lock_timeout is the rest of that bound; it is only entered
+ *	  when the lock is not free at once.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "debug.h"
+#include "lease_wait.h"
+#include "locktag.h"
+
+/* lock_timeout within a subtransaction; false when it was our bound that ended the wait. */
+static bool
+wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int bound_ms)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	int			users_timeout = LockTimeout;
+	bool		ours = users_timeout == 0 || bound_ms < users_timeout;
+	bool		granted = true;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		if (ours)
+			LockTimeout = bound_ms;
+		(void) LockAcquire(tag, mode, session, false);
+		LockTimeout = users_timeout;
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		LockTimeout = users_timeout;
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (!ours || error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+			ReThrowError(error);
+		FreeErrorData(error);
+		granted = false;
+	}
+	PG_END_TRY();
+	return granted;
+}
+
+/*
+ * Takes a lock, waiting in its queue until `until_us` on the monotonic clock
+ * (WAIT_FOREVER: as long as lock_timeout and statement_timeout allow; a time
+ * that is past: not at all). False when it was not free in time. Raises what
+ * LockAcquire() raises: 55P03, 57014, 40P01, 53200.
+ */
+bool
+lease_wait_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
+{
+	if (until_us == WAIT_FOREVER)
+	{
+		(void) LockAcquire(tag, mode, session, false);
+		return true;
+	}
+	if (LockAcquire(tag, mode, session, true) != LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	for (;;)
+	{
+		int64		left_us = until_us - clock_now_us();
+
+		if (left_us <= 0)
+			return false;
+		if (wait_bounded(tag, mode, session,
+						 (int) Min((left_us + US_PER_MS - 1) / US_PER_MS, PG_INT32_MAX)))
+			return true;
+	}
+}
+
+/* The processes that hold a lock. */
+static int
+holders_of(const LOCKTAG *tag, int *pids, int max)
+{
+	LockData   *locks = GetLockStatusData();
+	int			n = 0;
+
+	for (int i = 0; i < locks->nelements && n < max; i++)
+	{
+		LockInstanceData *lock = &locks->locks[i];
+
+		if (lock->holdMask != 0 && memcmp(&lock->locktag, tag, sizeof(LOCKTAG)) == 0 &&
+			lock->pid != MyProcPid)
+			pids[n++] = lock->pid;
+	}
+	return n;
+}
+
+/* Who a process waits for, appended to `pids` if new. */
+static int
+add_blockers(int pid, int *pids, int n, int max)
+{
+	ArrayType  *array = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(pid)));
+	int32	   *blockers = (int32 *) ARR_DATA_PTR(array);
+	int			count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+
+	for (int i = 0; i < count && n < max; i++)
+	{
+		bool		known = false;
+
+		for (int j = 0; j < n; j++)
+			known = known || pids[j] == blockers[i];
+		if (!known)
+			pids[n++] = blockers[i];
+	}
+	return n;
+}
+
+/*
+ * Raises 40P01 if a process that is fenced by the name waits, directly or
+ * through others, for this one: then neither the holder's transaction nor
+ * this sleep would ever end.
+ */
+static void
+check_deadlock(const LeaseEntry *entry)
+{
+#define MAX_PIDS 1024
+	LOCKTAG		fence = lease_lock_fence(&entry->key);
+	int		   *pids = palloc(MAX_PIDS * sizeof(int));
+	int			n = holders_of(&fence, pids, MAX_PIDS);
+
+	for (int i = 0; i < n; i++)
+	{
+		n = add_blockers(pids[i], pids, n, MAX_PIDS);
+		for (int j = 0; j < n; j++)
+		{
+			if (pids[j] == MyProcPid)
+				ereport(ERROR,
+						(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+						 errmsg("deadlock detected"),
+						 errdetail("Process %d waits for lease \"%s\", whose holder's transaction waits for process %d.",
+								   MyProcPid, lease_entry_name(entry), MyProcPid),
+						 errhint("Acquire leases before you lock anything.")));
+		}
+	}
+	pfree(pids);
+}
+
+/*
+ * Sleeps until no ttl hold of the name is live: released, revoked or lapsed.
+ * The caller has H, so there is one sleeper at most, and no newer holder can
+ * come. False when that was not before `until_us`. Raises 55P03 after
+ * lock_timeout, 57014, and 40P01.
+ */
+bool
+lease_wait_lapse(LeaseEntry *entry, int64 until_us)
+{
+	static uint32 wait_event = 0;
+	int64		start_us = clock_now_us();
+	int64		lock_timeout_us = LockTimeout > 0 ? start_us + LockTimeout * US_PER_MS : PG_INT64_MAX;
+	int64		deadlock_check_us = start_us + DeadlockTimeout * US_PER_MS;
+	bool		in_time = true;
+
+	if (wait_event == 0)
+		wait_event = compat_wait_event("RevenantLease");
+	ConditionVariablePrepareToSleep(&entry->changed);
+	for (;;)
+	{
+		LeaseHold	hold;
+		int64		now_us;
+		int64		wake_us;
+
+		if (!lease_entry_is_live(entry, &hold))
+			break;
+		now_us = clock_now_us();
+		if (until_us != WAIT_FOREVER && now_us >= until_us)
+		{
+			in_time = false;
+			break;
+		}
+		if (now_us >= lock_timeout_us)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("canceling statement due to lock timeout"),
+					 errdetail("Lease \"%s\" is held with token %lld.",
+							   lease_entry_name(entry), (long long) hold.token)));
+		if (now_us >= deadlock_check_us)
+		{
+			check_deadlock(entry);
+			deadlock_check_us = now_us + DeadlockTimeout * US_PER_MS;
+		}
+
+		wake_us = Min(Min(hold.deadline_us, lock_timeout_us), deadlock_check_us);
+		if (until_us != WAIT_FOREVER)
+			wake_us = Min(wake_us, until_us);
+#ifdef REVENANT_DEBUG
+		wake_us = Min(wake_us, now_us + 20 * US_PER_MS);	/* a test may move the clock */
+#endif
+		(void) ConditionVariableTimedSleep(&entry->changed,
+										   (long) Min((wake_us - now_us + US_PER_MS - 1) / US_PER_MS,
+													  PG_INT32_MAX),
+										   wait_event);
+	}
+	ConditionVariableCancelSleep();
+	return in_time;
+}

@@ -1,0 +1,303 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_xact.c
+ *	  What a transaction did to leases, and what becomes of it at its end.
+ *
+ * {acquire, release, lengthen, fence} × {commit, abort, subtransaction
+ * aborted, session ended in the middle}: what was acquired is not held after
+ * an abort, what was released is still held, a fence is forgotten. Rows and
+ * transaction-level locks see to themselves; this file publishes to shared
+ * memory and gives session-level locks back.
+ *
+ * NOTES
+ *	  The commit callback runs after the transaction is flushed and visible
+ *	  and before its locks go, so who waits for H or F sees what it published.
+ *	  It must not raise: it only swaps what was prepared, in entries that are
+ *	  pinned.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "debug.h"
+#include "lease_xact.h"
+
+/* In TopTransactionContext, newest first. */
+static LeaseOp *ops = NULL;
+static int	nops = 0;
+
+/* Session leases that this session took and did not release; DISCARD ALL makes it too large. */
+static int	session_holds = 0;
+
+/* Notes what the transaction does; takes over the caller's pin. Raises 54000. */
+LeaseOp *
+lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
+{
+	LeaseOp    *op;
+
+	if (nops >= LEASE_OPS_MAX)
+	{
+		lease_entry_unpin(entry);
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a transaction cannot hold and fence more than %d leases", LEASE_OPS_MAX),
+				 errhint("Use several transactions, or one lease for what belongs together.")));
+	}
+	op = MemoryContextAllocZero(TopTransactionContext, sizeof(LeaseOp));
+	op->kind = kind;
+	op->entry = entry;
+	op->nest_level = GetCurrentTransactionNestLevel();
+	op->hold.token = token;
+	op->previous = ops;
+	ops = op;
+	nops++;
+	return op;
+}
+
+/* Takes out an operation that came to nothing, and unpins its entry. */
+void
+lease_xact_forget(LeaseOp *op)
+{
+	for (LeaseOp **link = &ops; *link != NULL; link = &(*link)->previous)
+	{
+		if (*link == op)
+		{
+			*link = op->previous;
+			nops--;
+			lease_entry_retire(op->entry);
+			lease_entry_unpin(op->entry);
+			pfree(op);
+			return;
+		}
+	}
+}
+
+/* An acquire counts once its token is drawn. */
+static bool
+counts(const LeaseOp *op, LeaseOpKind kind)
+{
+	return op->kind == kind && (kind != LEASE_OP_ACQUIRE || op->granted);
+}
+
+/* The operation of this kind on an entry (token 0: of any token), or NULL. */
+LeaseOp *
+lease_xact_find(LeaseOpKind kind, const LeaseEntry *entry, int64 token)
+{
+	for (LeaseOp *op = ops; op != NULL; op = op->previous)
+	{
+		if (counts(op, kind) && op->entry == entry && (token == 0 || op->hold.token == token))
+			return op;
+	}
+	return NULL;
+}
+
+/* The same by key, for who has no entry yet. */
+LeaseOp *
+lease_xact_find_key(LeaseOpKind kind, const LeaseKey *key)
+{
+	for (LeaseOp *op = ops; op != NULL; op = op->previous)
+	{
+		if (counts(op, kind) && memcmp(&op->entry->key, key, sizeof(LeaseKey)) == 0)
+			return op;
+	}
+	return NULL;
+}
+
+/* Raises 54000 if this session holds as many session leases as it may. */
+void
+lease_xact_check_session_limit(void)
+{
+	if (session_holds < LEASE_OPS_MAX)
+		return;
+	session_holds = lease_entry_count_mine();
+	if (session_holds >= LEASE_OPS_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a session cannot hold more than %d leases", LEASE_OPS_MAX),
+				 errhint("Release some, or use ttl scope.")));
+}
+
+/* Clears the hold that others see as being acquired. */
+static void
+clear_next(LeaseOp *op)
+{
+	dsa_pointer note = InvalidDsaPointer;
+
+	SpinLockAcquire(&op->entry->mutex);
+	if (op->entry->next.token == op->hold.token)
+	{
+		note = op->entry->next.note;
+		memset(&op->entry->next, 0, sizeof(op->entry->next));
+	}
+	SpinLockRelease(&op->entry->mutex);
+	lease_note_free(note);
+}
+
+/* A session's H goes back, if it is still there: DISCARD ALL may have been faster. */
+static void
+give_back_hold_lock(LeaseEntry *entry)
+{
+	LOCKTAG		tag = lease_lock_hold(&entry->key);
+
+	if (compat_lock_held_by_me(&tag, ExclusiveLock))
+		LockRelease(&tag, ExclusiveLock, true);
+}
+
+/*
+ * The hold of a committed acquire becomes what others see. Where it does not
+ * stand (released again, over with its transaction, or its H gone by
+ * pg_advisory_unlock_all()), what is left is that an older row was deleted.
+ */
+static void
+publish(LeaseOp *op)
+{
+	LeaseEntry *entry = op->entry;
+	LOCKTAG		tag = lease_lock_hold(&entry->key);
+	bool		held = op->hold.scope != LEASE_XACT &&
+		lease_xact_find(LEASE_OP_RELEASE, entry, op->hold.token) == NULL &&
+		compat_lock_held_by_me(&tag, ExclusiveLock);
+
+	SpinLockAcquire(&entry->mutex);
+	entry->settled = true;
+	if (held && entry->next.token == op->hold.token)
+	{
+		entry->now = entry->next;
+		entry->now.deadline_us = op->hold.deadline_us;	/* a renewal here may have moved it */
+		memset(&entry->next, 0, sizeof(entry->next));
+	}
+	else if (entry->now.scope == LEASE_TTL && entry->now.token < op->hold.token)
+		memset(&entry->now, 0, sizeof(entry->now));
+	SpinLockRelease(&entry->mutex);
+	if (held)
+		session_holds += op->hold.scope == LEASE_SESSION;
+	else
+	{
+		clear_next(op);
+		if (op->locked)
+			give_back_hold_lock(entry);
+		lease_entry_retire(entry);
+	}
+	ConditionVariableBroadcast(&entry->changed);
+}
+
+static void
+commit_release(LeaseOp *op)
+{
+	LeaseOp    *acquire = lease_xact_find(LEASE_OP_ACQUIRE, op->entry, op->hold.token);
+
+	if (acquire != NULL)
+		return;					/* publish() sees to both */
+	lease_entry_set_free(op->entry, op->hold.token);
+	if (op->hold.scope == LEASE_SESSION)
+	{
+		give_back_hold_lock(op->entry);
+		session_holds = Max(session_holds - 1, 0);
+	}
+	lease_entry_retire(op->entry);
+}
+
+static void
+commit_lengthen(LeaseOp *op)
+{
+	SpinLockAcquire(&op->entry->mutex);
+	if (op->entry->now.token == op->hold.token)
+		op->entry->now.ttl_us = Max(op->entry->now.ttl_us, op->hold.ttl_us);
+	SpinLockRelease(&op->entry->mutex);
+}
+
+static void
+undo(LeaseOp *op)
+{
+	if (op->kind == LEASE_OP_ACQUIRE)
+	{
+		if (op->granted)
+			clear_next(op);
+		if (op->locked)
+			give_back_hold_lock(op->entry);
+	}
+	if (op->kind == LEASE_OP_ACQUIRE || op->kind == LEASE_OP_FENCE)
+		lease_entry_retire(op->entry);
+}
+
+static void
+on_xact_end(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_PREPARE:
+			if (ops != NULL)
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot PREPARE a transaction that acquired, released or fenced a lease"),
+						 errhint("Commit it, or do the work on leases in a transaction of its own.")));
+			break;
+		case XACT_EVENT_COMMIT:
+			if (ops == NULL)
+				break;
+			DEBUG_POINT_QUIET("lease-before-publish");
+			/* first what is acquired: the rest may be about it */
+			for (LeaseOp *op = ops; op != NULL; op = op->previous)
+			{
+				if (op->kind == LEASE_OP_ACQUIRE && op->granted)
+					publish(op);
+			}
+			for (LeaseOp *op = ops; op != NULL; op = op->previous)
+			{
+				if (op->kind == LEASE_OP_RELEASE)
+					commit_release(op);
+				else if (op->kind == LEASE_OP_LENGTHEN)
+					commit_lengthen(op);
+			}
+			break;
+		case XACT_EVENT_ABORT:
+			for (LeaseOp *op = ops; op != NULL; op = op->previous)
+				undo(op);
+			break;
+		default:
+			return;
+	}
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+	{
+		/* only now: an operation may look at another's entry */
+		for (LeaseOp *op = ops; op != NULL; op = op->previous)
+			lease_entry_unpin(op->entry);
+		ops = NULL;				/* the memory goes with the transaction */
+		nops = 0;
+	}
+}
+
+static void
+on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+	{
+		for (LeaseOp *op = ops; op != NULL && op->nest_level >= level; op = op->previous)
+			op->nest_level = level - 1;
+	}
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		while (ops != NULL && ops->nest_level >= level)
+		{
+			LeaseOp    *op = ops;
+
+			undo(op);
+			lease_entry_unpin(op->entry);
+			ops = op->previous;
+			nops--;
+		}
+	}
+}
+
+/* Called once, by _PG_init under shared_preload_libraries. */
+void
+lease_xact_install_callbacks(void)
+{
+	RegisterXactCallback(on_xact_end, NULL);
+	RegisterSubXactCallback(on_subxact_end, NULL);
+}

@@ -1,0 +1,41 @@
+/*
+ * lease_xact.h
+ *	  What a transaction did to leases, and what becomes of it at its end.
+ */
+#ifndef REVENANT_LEASE_XACT_H
+#define REVENANT_LEASE_XACT_H
+
+#include "postgres.h"
+
+#include "lease_entry.h"
+
+#define LEASE_OPS_MAX 1000		/* leases that a transaction holds and fences at most */
+
+typedef enum LeaseOpKind
+{
+	LEASE_OP_ACQUIRE,			/* hold: what is published at commit */
+	LEASE_OP_RELEASE,
+	LEASE_OP_LENGTHEN,			/* hold.ttl_us: the row's ttl from the commit on */
+	LEASE_OP_FENCE
+} LeaseOpKind;
+
+typedef struct LeaseOp
+{
+	LeaseOpKind kind;
+	LeaseEntry *entry;			/* pinned until the end of the transaction */
+	int			nest_level;		/* of the subtransaction it belongs to */
+	bool		locked;			/* acquire in session scope: H was taken at session level */
+	bool		granted;		/* acquire: the token is drawn */
+	bool		implicit;		/* fence: by holding the name, not by fence() */
+	LeaseHold	hold;
+	struct LeaseOp *previous;	/* newest first */
+} LeaseOp;
+
+extern void lease_xact_install_callbacks(void);
+extern LeaseOp *lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token);
+extern void lease_xact_forget(LeaseOp *op);
+extern LeaseOp *lease_xact_find(LeaseOpKind kind, const LeaseEntry *entry, int64 token);
+extern LeaseOp *lease_xact_find_key(LeaseOpKind kind, const LeaseKey *key);
+extern void lease_xact_check_session_limit(void);
+
+#endif							/* REVENANT_LEASE_XACT_H */

@@ -1,0 +1,53 @@
+/*
+ * locktag.h
+ *	  The heavyweight locks that are ours.
+ *
+ * They are user locks (LOCKTAG_USERLOCK), so they survive an abort at session
+ * level and share nothing with advisory locks. In pg_locks they show as
+ * "userlock": database, then 64 bits of the name's digest in classid and objid,
+ * 14 more and the kind in objsubid.
+ */
+#ifndef REVENANT_LOCKTAG_H
+#define REVENANT_LOCKTAG_H
+
+#include "postgres.h"
+
+#include "storage/lock.h"
+
+typedef enum LockKind
+{
+	LOCK_TOKEN = 0,				/* reserving a block of tokens */
+	LOCK_HOLD = 1,				/* H: who holds a name, and the queue of those who want to */
+	LOCK_FENCE = 2,				/* F: who is fenced by a name */
+	LOCK_DEBUG = 3				/* debug points */
+} LockKind;
+
+static inline LOCKTAG
+locktag_make(LockKind kind, Oid database, uint64 digest, uint16 more)
+{
+	LOCKTAG		tag;
+
+	memset(&tag, 0, sizeof(tag));
+	tag.locktag_field1 = database;
+	tag.locktag_field2 = (uint32) (digest >> 32);
+	tag.locktag_field3 = (uint32) digest;
+	tag.locktag_field4 = (uint16) ((more << 2) | kind);
+	tag.locktag_type = LOCKTAG_USERLOCK;
+	tag.locktag_lockmethodid = USER_LOCKMETHOD;
+	return tag;
+}
+
+static inline bool
+locktag_is_ours(const LOCKTAG *tag)
+{
+	return tag->locktag_type == LOCKTAG_USERLOCK &&
+		tag->locktag_lockmethodid == USER_LOCKMETHOD;
+}
+
+static inline LockKind
+locktag_kind(const LOCKTAG *tag)
+{
+	return (LockKind) (tag->locktag_field4 & 3);
+}
+
+#endif							/* REVENANT_LOCKTAG_H */

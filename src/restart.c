@@ -1,0 +1,53 @@
+/*-------------------------------------------------------------------------
+ *
+ * restart.c
+ *	  When a task that ended is started again. Arithmetic only: the clock and
+ *	  the random number come from the caller.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/int.h"
+
+#include "restart.h"
+
+/* The wait varies by this much in both directions, so that tasks that failed together do not come back together. */
+#define JITTER_PERCENT 20
+
+/*
+ * How many failures in a row there are after one more, given how many there
+ * were and how long the failed run lasted: a run that was healthy for as long
+ * as the longest backoff starts the count again.
+ */
+int
+restart_count_failure(int failures, int64 ran_us, int64 max_us)
+{
+	if (ran_us >= max_us)
+		failures = 0;
+	return failures < PG_INT32_MAX ? failures + 1 : failures;
+}
+
+/*
+ * How long to wait after this many failures in a row: min_us after the first
+ * (and after none, a normal end), doubled by each further one, at most max_us,
+ * and then 20 % more or less as the random number says. 0 stays 0.
+ */
+int64
+restart_backoff_us(int64 min_us, int64 max_us, int failures, uint32 random)
+{
+	int64		wait_us = min_us;
+	int64		span;
+
+	for (int i = 1; i < failures && wait_us > 0 && wait_us < max_us; i++)
+	{
+		if (pg_mul_s64_overflow(wait_us, 2, &wait_us))
+			wait_us = max_us;
+	}
+	if (wait_us > max_us)
+		wait_us = max_us;
+
+	/* in steps of a ten-thousandth, so that nothing overflows below 29 years */
+	span = wait_us / 10000 * (2 * JITTER_PERCENT * 100);
+	return wait_us - span / 2 + (int64) ((double) span * ((double) random / (double) PG_UINT32_MAX));
+}

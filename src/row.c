@@ -1,0 +1,150 @@
+/*-------------------------------------------------------------------------
+ *
+ * row.c
+ *	  Direct access to the extension's own tables, by their text primary key.
+ *
+ * NOTES
+ *	  Writers of one key exclude each other by the locks of their own chapter
+ *	  where they can (a lease's name by its lock F); where they cannot,
+ *	  row_lock() waits for the other transaction, and the caller looks again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_collation.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "row.h"
+
+/* One look by one snapshot: a palloc'd copy, or NULL. */
+static HeapTuple
+look(Relation rel, Oid index, const char *key, Snapshot snapshot)
+{
+	ScanKeyData scankey;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&scankey, 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(key));
+	scankey.sk_collation = C_COLLATION_OID; /* names have COLLATE "C" in every table of ours */
+	scan = systable_beginscan(rel, index, true, snapshot, 1, &scankey);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	return tuple;
+}
+
+/*
+ * The row with this key as it is now: committed, or written by this
+ * transaction (which makes it visible to itself by CommandCounterIncrement).
+ * A palloc'd copy, or NULL. The caller has opened and locked `rel`, and holds
+ * what keeps others from writing the row: a look that is not MVCC could miss
+ * one that is updated meanwhile.
+ */
+HeapTuple
+row_find_locked(Relation rel, Oid index, const char *key)
+{
+	return look(rel, index, key, SnapshotSelf);
+}
+
+/*
+ * The same for a caller that holds nothing. Only a transaction that is
+ * serializable can still miss a row in the middle of an update, since a look
+ * that is MVCC would make it fail with 40001.
+ */
+HeapTuple
+row_find(Relation rel, Oid index, const char *key)
+{
+	HeapTuple	tuple = row_find_locked(rel, index, key);
+
+	if (tuple == NULL && !IsolationIsSerializable())
+	{
+		Snapshot	latest = RegisterSnapshot(GetLatestSnapshot());
+
+		tuple = look(rel, index, key, latest);
+		UnregisterSnapshot(latest);
+	}
+	return tuple;
+}
+
+/* Writes a new row. Raises 23505 if the key is there: callers look before. */
+void
+row_insert(Relation rel, Datum *values, bool *nulls)
+{
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+
+	CatalogTupleInsert(rel, tuple);
+	heap_freetuple(tuple);
+}
+
+/*
+ * Locks a row that row_find() gave, waiting for whoever has it. False when it
+ * was changed or deleted meanwhile, the caller then finds it again. What it
+ * waits for is a transaction, so the deadlock detector sees it.
+ */
+bool
+row_lock(Relation rel, HeapTuple tuple)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TM_FailureData failure;
+	TM_Result	result;
+
+	/* lock what is there now: a snapshot of the caller's does not matter */
+	result = table_tuple_lock(rel, &tuple->t_self, SnapshotAny, slot, GetCurrentCommandId(false),
+							  LockTupleExclusive, LockWaitBlock, 0, &failure);
+	ExecDropSingleTupleTableSlot(slot);
+	return result == TM_Ok;
+}
+
+/* Replaces the marked columns of a row that this transaction has locked, or that nobody else can write. */
+void
+row_update(Relation rel, HeapTuple old, Datum *values, bool *nulls, bool *replace)
+{
+	HeapTuple	tuple = heap_modify_tuple(old, RelationGetDescr(rel), values, nulls, replace);
+
+	CatalogTupleUpdate(rel, &old->t_self, tuple);
+	heap_freetuple(tuple);
+}
+
+/*
+ * Deletes a row that row_find() gave, waiting for whoever has it. False when
+ * somebody else changed or deleted it first.
+ */
+bool
+row_delete(Relation rel, HeapTuple old)
+{
+	TM_FailureData failure;
+	TM_Result	result;
+
+	result = table_tuple_delete(rel, &old->t_self, GetCurrentCommandId(true), SnapshotAny,
+								InvalidSnapshot, true, &failure, false);
+	return result == TM_Ok;
+}
+
+/* Calls `visit` for each row as it is now, in no order. The tuple is valid during the call only. */
+void
+row_visit(Relation rel, RowVisitor visit, void *arg)
+{
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Snapshot	latest = NULL;
+
+	if (!IsolationIsSerializable())
+		latest = RegisterSnapshot(GetLatestSnapshot());
+	scan = systable_beginscan(rel, InvalidOid, false, latest ? latest : SnapshotSelf, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		visit(rel, tuple, arg);
+	systable_endscan(scan);
+	if (latest)
+		UnregisterSnapshot(latest);
+}

@@ -1,0 +1,29 @@
+/*
+ * row.h
+ *	  Direct access to the extension's own tables, by their text primary key.
+ *
+ * No executor and no SPI: no privilege of the caller's is needed, no trigger
+ * of anybody's runs, and a serializable transaction reads by no MVCC snapshot,
+ * so nothing here can give a user 40001. Readers see what is committed now
+ * and what their own transaction wrote, at every isolation level.
+ */
+#ifndef REVENANT_ROW_H
+#define REVENANT_ROW_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "access/genam.h"
+#include "utils/rel.h"
+
+typedef void (*RowVisitor) (Relation rel, HeapTuple tuple, void *arg);
+
+extern HeapTuple row_find(Relation rel, Oid index, const char *key);	/* palloc'd copy, or NULL */
+extern HeapTuple row_find_locked(Relation rel, Oid index, const char *key); /* nobody else can write it */
+extern void row_insert(Relation rel, Datum *values, bool *nulls);
+extern bool row_lock(Relation rel, HeapTuple tuple);	/* false: changed or gone; find it again */
+extern void row_update(Relation rel, HeapTuple old, Datum *values, bool *nulls, bool *replace);
+extern bool row_delete(Relation rel, HeapTuple old);	/* waits for a concurrent writer; false: gone or changed */
+extern void row_visit(Relation rel, RowVisitor visit, void *arg);
+
+#endif							/* REVENANT_ROW_H */

@@ -1,0 +1,421 @@
+/*-------------------------------------------------------------------------
+ *
+ * runner.c
+ *	  The process that runs a task's command: once, as the task's role.
+ *
+ * It is a fresh process for each run, connected as that role from the
+ * beginning. In a first transaction of its own it takes the task's lease by
+ * session scope and writes down that it runs; then it executes the command as
+ * a session would, and ends. The lease ends with the process, so a run
+ * cannot outlive its right.
+ *
+ * NOTES
+ *	  The callback that reports the end is registered before the connection is
+ *	  made, and therefore runs after the locks are released: when the
+ *	  supervisor hears of it, the lease is free.
+ *
+ *	  The role's settings are those of a login of that role. What our first
+ *	  transaction needs otherwise it sets for that transaction alone.
+ *
+ *	  The statements of a command are separate transactions, unlike those of a
+ *	  simple query; BEGIN, COMMIT and procedures that commit work as they do
+ *	  in psql.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "parser/analyze.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "debug.h"
+#include "error.h"
+#include "extension.h"
+#include "guc.h"
+#include "lease.h"
+#include "row.h"
+#include "runner.h"
+#include "task.h"
+#include "worker.h"
+
+/* This run */
+static WorkerExtra me;
+static char task_name[TASK_NAME_MAX + 1];	/* empty in any other process */
+static char *task_lease = NULL;
+static char *task_command = NULL;
+static int64 task_token = 0;
+static MemoryContext command_context = NULL;
+
+/* How it ended; reported when the process exits */
+static RunOutcome outcome = RUN_BROKEN;
+static char last_sqlstate[6] = "";
+static char last_message[WORKER_MESSAGE_MAX] = "";
+
+static emit_log_hook_type previous_emit_log_hook = NULL;
+
+/* The name of the task whose command this process runs, or NULL. */
+const char *
+runner_current_task(void)
+{
+	return task_name[0] != '\0' ? task_name : NULL;
+}
+
+/* The token of this process's run, or 0. */
+int64
+runner_current_token(void)
+{
+	return task_token;
+}
+
+static void
+remember_error(const ErrorData *error)
+{
+	strlcpy(last_sqlstate, unpack_sql_state(error->sqlerrcode), sizeof(last_sqlstate));
+	strlcpy(last_message, error->message ? error->message : "", sizeof(last_message));
+}
+
+/* A FATAL error is never caught; this is the only place that sees it. */
+static void
+on_log(ErrorData *error)
+{
+	if (error->elevel >= FATAL)
+		remember_error(error);
+	if (previous_emit_log_hook)
+		previous_emit_log_hook(error);
+}
+
+static void
+report_end(int code, Datum arg)
+{
+	if (outcome != RUN_SUCCEEDED && last_message[0] != '\0')
+		outcome = RUN_FAILED;
+	worker_runner_exit(me.slot, me.generation, outcome, last_sqlstate, last_message);
+}
+
+/* A setting for this transaction alone. */
+static void
+pin(const char *name, const char *value)
+{
+	if (GetConfigOption(name, true, false) != NULL)
+		(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, ERROR, false);
+}
+
+/* Writes into revenant.task_state that this run is under way. */
+static void
+write_start(const Extension *extension, const TaskRow *row, TimestampTz fire_at, TimestampTz *next_run)
+{
+	Relation	rel = table_open(extension->task_state, RowExclusiveLock);
+	Datum		values[STATE_COLUMNS] = {0};
+	bool		nulls[STATE_COLUMNS] = {0};
+	bool		replace[STATE_COLUMNS] = {0};
+	TimestampTz now = GetCurrentTimestamp();
+	HeapTuple	old;
+	const int	written[] = {
+		ATT_STATE_NODE, ATT_STATE_PID, ATT_STATE_TOKEN, ATT_STATE_STARTED_AT,
+		ATT_STATE_FINISHED_AT, ATT_STATE_NEXT_RUN, ATT_STATE_RETRY_AT
+	};
+
+	*next_run = 0;
+	if (row->has_schedule && !schedule_next(&row->schedule, row->created_at, Max(now, fire_at), next_run))
+		*next_run = 0;
+
+	values[ATT_STATE_NODE - 1] = CStringGetTextDatum(guc_effective_node_name());
+	values[ATT_STATE_PID - 1] = Int32GetDatum(MyProcPid);
+	values[ATT_STATE_TOKEN - 1] = Int64GetDatum(task_token);
+	values[ATT_STATE_STARTED_AT - 1] = TimestampTzGetDatum(now);
+	nulls[ATT_STATE_FINISHED_AT - 1] = true;
+	values[ATT_STATE_NEXT_RUN - 1] = TimestampTzGetDatum(*next_run);
+	nulls[ATT_STATE_NEXT_RUN - 1] = *next_run == 0;
+	nulls[ATT_STATE_RETRY_AT - 1] = true;
+	for (int i = 0; i < (int) lengthof(written); i++)
+		replace[written[i] - 1] = true;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		old = row_find(rel, extension->task_state_pkey, row->name);
+	} while (old != NULL && !row_lock(rel, old));
+	if (old != NULL)
+		row_update(rel, old, values, nulls, replace);
+	else
+	{
+		values[ATT_STATE_NAME - 1] = CStringGetTextDatum(row->name);
+		values[ATT_STATE_RUNS - 1] = Int64GetDatum(0);
+		values[ATT_STATE_FAILURES - 1] = Int64GetDatum(0);
+		values[ATT_STATE_RESTARTS - 1] = Int64GetDatum(0);
+		values[ATT_STATE_CONSECUTIVE_FAILURES - 1] = Int32GetDatum(0);
+		nulls[ATT_STATE_LAST_SUCCESS - 1] = true;
+		nulls[ATT_STATE_LAST_DURATION - 1] = true;
+		nulls[ATT_STATE_LAST_ERROR - 1] = true;
+		nulls[ATT_STATE_LAST_SQLSTATE - 1] = true;
+		nulls[ATT_STATE_LAST_EXIT - 1] = true;
+		row_insert(rel, values, nulls);
+	}
+	table_close(rel, NoLock);
+}
+
+/*
+ * The first transaction: reads the task, takes its lease, and writes down that
+ * it runs. False when there is nothing to run any more.
+ */
+static bool
+claim(const RunnerSlot *slot)
+{
+	const Extension *extension;
+	LeaseRequest request = {0};
+	TaskRow		row;
+	Relation	rel;
+	HeapTuple	tuple;
+	TimestampTz next_run;
+	Oid			instance;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	/* whatever the role's defaults are */
+	XactReadOnly = false;
+	XactIsoLevel = XACT_READ_COMMITTED;
+	XactDeferrable = false;
+	pin("search_path", "pg_catalog");
+	pin("lock_timeout", "0");
+	pin("transaction_timeout", "0");
+	pin("synchronous_commit", "local");
+	pin("revenant.session_leases", "on");
+	pgstat_report_activity(STATE_RUNNING, "revenant: claiming the task's lease");
+
+	extension = extension_find();
+	if (extension == NULL || extension->extension != slot->task.instance || !OidIsValid(extension->task_state))
+	{
+		CommitTransactionCommand();
+		return false;
+	}
+	instance = extension->extension;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	rel = table_open(extension->task, AccessShareLock);
+	tuple = row_find(rel, extension->task_pkey, slot->name);
+	if (tuple != NULL)
+		task_parse(tuple, RelationGetDescr(rel), &row);
+	table_close(rel, AccessShareLock);
+	/* the wait for the lease must not hold back vacuum */
+	PopActiveSnapshot();
+	if (tuple == NULL || !row.enabled || !row.native || row.run_as_oid != me.role)
+	{
+		CommitTransactionCommand();
+		return false;
+	}
+
+	request.name = row.lease;
+	request.function = "create_task";
+	request.scope = LEASE_SESSION;
+	request.holder = psprintf("task %s", row.name);
+	request.wait = true;
+	request.wait_us = -1;
+	request.trusted = true;
+	task_token = lease_acquire(&request);
+	if (task_token == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not take lease \"%s\" of task \"%s\"", row.lease, row.name)));
+
+	/* it may have been a long wait */
+	extension = extension_get();
+	if (extension->extension != instance)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension revenant was replaced")));
+	PushActiveSnapshot(GetTransactionSnapshot());
+	write_start(extension, &row, slot->fire_at, &next_run);
+	PopActiveSnapshot();
+	task_lease = MemoryContextStrdup(TopMemoryContext, row.lease);	/* for the life of this process */
+	task_command = MemoryContextStrdup(TopMemoryContext, row.command);
+	ForceSyncCommit();
+	CommitTransactionCommand();
+
+	worker_runner_lead(me.slot, me.generation, task_token);
+	(void) task_status_set(&slot->task, slot->name, PHASE_LEADING, next_run, "");
+	return true;
+}
+
+/* There is no client that COPY could talk to. */
+static void
+refuse_copy(const RawStmt *parsed)
+{
+	if (IsA(parsed->stmt, CopyStmt) &&
+		((CopyStmt *) parsed->stmt)->filename == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a task cannot COPY from its standard input or to its standard output"),
+				 errdetail("A task has no client.")));
+}
+
+/* One top-level statement, in a transaction of its own unless the command has opened one. */
+static void
+run_statement(RawStmt *parsed)
+{
+	MemoryContext statement_context = AllocSetContextCreate(command_context, "revenant statement",
+															ALLOCSET_DEFAULT_SIZES);
+	DestReceiver *receiver;
+	QueryCompletion completion;
+	List	   *queries;
+	List	   *plans;
+	Portal		portal;
+
+	SetCurrentStatementStartTimestamp();
+	pgstat_report_activity(STATE_RUNNING, task_command);
+	StartTransactionCommand();
+	if (StatementTimeout > 0)
+		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
+	CHECK_FOR_INTERRUPTS();
+
+	if (!lease_session_holds(task_lease, task_token))
+		ereport(ERROR,
+				(errcode(ERRCODE_RV_STALE_TOKEN),
+				 errmsg("task \"%s\" does not hold its lease any more", task_name),
+				 errdetail("Lease \"%s\" with token " INT64_FORMAT " was released or revoked during the run.",
+						   task_lease, task_token),
+				 errhint("DISCARD ALL and pg_advisory_unlock_all() release leases, too.")));
+	refuse_copy(parsed);
+
+	MemoryContextSwitchTo(statement_context);
+	if (analyze_requires_snapshot(parsed))
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		queries = pg_analyze_and_rewrite_fixedparams(parsed, task_command, NULL, 0, NULL);
+		plans = pg_plan_queries(queries, task_command, CURSOR_OPT_PARALLEL_OK, NULL);
+		PopActiveSnapshot();
+	}
+	else
+	{
+		queries = pg_analyze_and_rewrite_fixedparams(parsed, task_command, NULL, 0, NULL);
+		plans = pg_plan_queries(queries, task_command, CURSOR_OPT_PARALLEL_OK, NULL);
+	}
+
+	portal = CreatePortal("", true, true);
+	portal->visible = false;
+	PortalDefineQuery(portal, NULL, task_command, CreateCommandTag(parsed->stmt), plans, NULL);
+	PortalStart(portal, NULL, 0, InvalidSnapshot);
+	receiver = CreateDestReceiver(DestNone);
+	MemoryContextSwitchTo(TopTransactionContext);
+	(void) compat_portal_run(portal, receiver, &completion);
+	receiver->rDestroy(receiver);
+	PortalDrop(portal, false);
+
+	if (StatementTimeout > 0 || get_timeout_active(STATEMENT_TIMEOUT))
+		disable_timeout(STATEMENT_TIMEOUT, false);
+	CommitTransactionCommand();
+	MemoryContextDelete(statement_context);
+	if (!IsTransactionOrTransactionBlock())
+		(void) pgstat_report_stat(false);
+}
+
+/* The whole command. */
+static void
+run_command(void)
+{
+	List	   *parsed;
+	ListCell   *cell;
+
+	command_context = AllocSetContextCreate(TopMemoryContext, "revenant command", ALLOCSET_DEFAULT_SIZES);
+	debug_query_string = task_command;
+	pgstat_report_activity(STATE_RUNNING, task_command);
+
+	StartTransactionCommand();
+	MemoryContextSwitchTo(command_context);
+	parsed = pg_parse_query(task_command);
+	CommitTransactionCommand();
+
+	foreach(cell, parsed)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		run_statement(lfirst_node(RawStmt, cell));
+	}
+
+	if (IsTransactionOrTransactionBlock())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("command of task \"%s\" ended within a transaction block", task_name),
+				 errdetail("What it did in the block is rolled back."),
+				 errhint("End the command with COMMIT.")));
+	debug_query_string = NULL;
+}
+
+/* A runner. */
+void
+revenant_runner_main(Datum main_arg)
+{
+	RunnerSlot	slot;
+	char		application[NAMEDATALEN];
+	int			code = 0;
+
+	memcpy(&me, MyBgworkerEntry->bgw_extra, sizeof(me));
+	Assert(me.slot == DatumGetInt32(main_arg));
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	before_shmem_exit(report_end, (Datum) 0);
+	if (!worker_runner_attach(me.slot, me.generation) ||
+		!worker_runner_get(me.slot, me.generation, &slot))
+		proc_exit(0);
+	strlcpy(task_name, slot.name, sizeof(task_name));
+	previous_emit_log_hook = emit_log_hook;
+	emit_log_hook = on_log;
+	BackgroundWorkerUnblockSignals();
+	DEBUG_POINT("runner-before-connect");
+	BackgroundWorkerInitializeConnectionByOid(me.database, me.role, COMPAT_BYPASS_ROLELOGINCHECK);
+
+	/* notices go to the log, unless the server is configured otherwise */
+	SetConfigOption("log_min_messages", "notice", PGC_SUSET, PGC_S_DYNAMIC_DEFAULT);
+	snprintf(application, sizeof(application), "revenant task %.*s",
+			 pg_mbcliplen(task_name, (int) strlen(task_name), (int) (sizeof(application) - sizeof("revenant task "))), task_name);
+	SetConfigOption("application_name", application, PGC_USERSET, PGC_S_SESSION);
+
+	PG_TRY();
+	{
+		DEBUG_POINT("runner-before-claim");
+		if (claim(&slot))
+		{
+			DEBUG_POINT("runner-before-command");
+			run_command();
+		}
+		outcome = RUN_SUCCEEDED;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(TopMemoryContext);
+		error = CopyErrorData();
+		remember_error(error);
+		EmitErrorReport();
+		FlushErrorState();
+		AbortOutOfAnyTransaction();
+		outcome = RUN_FAILED;
+		code = 1;
+	}
+	PG_END_TRY();
+	proc_exit(code);
+}

@@ -1,0 +1,333 @@
+/*-------------------------------------------------------------------------
+ *
+ * schedule.c
+ *	  What the text of a schedule means, and when it fires next.
+ *
+ * An interval schedule is a grid: the task's creation is its origin, and the
+ * k-th point, k from 1, is the origin plus k times the interval. Every fire
+ * time is computed from the origin, so late runs and retries do not move it,
+ * and points that passed meanwhile are skipped.
+ *
+ * NOTES
+ *	  Pure: no transaction, no clock, no time zone. A day of an interval is 24
+ *	  hours and a month is counted by the calendar in UTC; whoever wants the
+ *	  wall clock of a place uses a calendar schedule.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+
+#include "common/int.h"
+#include "utils/datetime.h"
+#include "utils/timestamp.h"
+
+#include "schedule.h"
+
+#define SCHEDULE_TEXT_MAX 200
+
+static const char *const names_of_months[] = {
+	"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"
+};
+static const char *const names_of_days[] = {
+	"sun", "mon", "tue", "wed", "thu", "fri", "sat"
+};
+static const char *const nicknames[] = {
+	"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly", "@reboot"
+};
+
+/* One field of a calendar schedule: its bounds, and the names that stand for numbers. */
+typedef struct Field
+{
+	const char *what;
+	int			lowest;
+	int			highest;
+	const char *const *names;	/* of lowest, lowest + 1, ... */
+	int			nnames;
+} Field;
+
+static const Field fields[] = {
+	{"second", 0, 59, NULL, 0},
+	{"minute", 0, 59, NULL, 0},
+	{"hour", 0, 23, NULL, 0},
+	{"day of the month", 1, 31, NULL, 0},
+	{"month", 1, 12, names_of_months, 12},
+	{"day of the week", 0, 7, names_of_days, 7},
+};
+
+/* A number or a name of a field; moves *at behind it. -1: neither. */
+static int
+field_value(const Field *field, const char **at)
+{
+	const char *p = *at;
+
+	if (isdigit((unsigned char) *p))
+	{
+		int			value = 0;
+
+		for (; isdigit((unsigned char) *p) && value < 1000; p++)
+			value = value * 10 + (*p - '0');
+		*at = p;
+		return value;
+	}
+	for (int i = 0; i < field->nnames; i++)
+	{
+		if (pg_strncasecmp(p, field->names[i], 3) == 0 && !isalpha((unsigned char) p[3]))
+		{
+			*at = p + 3;
+			return field->lowest + i;
+		}
+	}
+	return -1;
+}
+
+/* Whether one field is well formed: a list of *, n, n-m, each with or without /step. */
+static bool
+field_is_valid(const Field *field, const char *p)
+{
+	for (;;)
+	{
+		if (*p == '*')
+			p++;
+		else
+		{
+			int			from = field_value(field, &p);
+			int			to = from;
+
+			if (*p == '-')
+			{
+				p++;
+				to = field_value(field, &p);
+			}
+			if (from < field->lowest || to > field->highest || to < from)
+				return false;
+		}
+		if (*p == '/')
+		{
+			int			step = 0;
+
+			p++;
+			if (!isdigit((unsigned char) *p))
+				return false;
+			for (; isdigit((unsigned char) *p) && step < 1000; p++)
+				step = step * 10 + (*p - '0');
+			if (step < 1 || step > field->highest)
+				return false;
+		}
+		if (*p == '\0')
+			return true;
+		if (*p++ != ',')
+			return false;
+	}
+}
+
+/*
+ * Whether the text looks like five or six fields. Then *reason is what is
+ * wrong with them, or NULL.
+ */
+static bool
+looks_like_calendar(const char *text, const char **reason)
+{
+	char		copy[SCHEDULE_TEXT_MAX];
+	char	   *words[7];
+	int			nwords = 0;
+	char	   *rest = NULL;
+
+	strlcpy(copy, text, sizeof(copy));
+	for (char *word = strtok_r(copy, " \t\n", &rest); word != NULL && nwords < 7; word = strtok_r(NULL, " \t\n", &rest))
+	{
+		if (word[strspn(word, "0123456789*,-/abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] != '\0')
+			return false;
+		words[nwords++] = word;
+	}
+	if (nwords != 5 && nwords != 6)
+		return false;
+	*reason = NULL;
+	for (int i = 0; i < nwords; i++)
+	{
+		const Field *field = &fields[i + 6 - nwords];
+
+		if (!field_is_valid(field, words[i]))
+			*reason = psprintf("\"%s\" is not a valid %s.", words[i], field->what);
+	}
+	return true;
+}
+
+/* Each number must be followed by its unit. NULL, or what is wrong. */
+static const char *
+number_without_unit(const char *text)
+{
+	bool		any = false;
+
+	for (const char *p = text; *p != '\0';)
+	{
+		if (!isdigit((unsigned char) *p))
+		{
+			p++;
+			continue;
+		}
+		any = true;
+		while (isdigit((unsigned char) *p) || *p == '.')
+			p++;
+		while (isspace((unsigned char) *p))
+			p++;
+		if (*p == ':')
+			return "It could be a time of day: an interval is written with its units, as in '10 h' or '1 h 30 min'.";
+		if (!isalpha((unsigned char) *p))
+			return "A number has no unit: an interval is written with its units, as in '30 s' or '5 min'.";
+	}
+	return any ? NULL : "It is neither an interval, as in '5 min', nor a calendar schedule, as in '*/5 * * * *'.";
+}
+
+/* Parses an interval without raising. NULL, or what is wrong. */
+static const char *
+parse_interval(const char *text, Schedule *schedule)
+{
+	char		work[SCHEDULE_TEXT_MAX + MAXDATEFIELDS];
+	char	   *field[MAXDATEFIELDS];
+	int			ftype[MAXDATEFIELDS];
+	int			nfields;
+	int			dtype;
+	struct pg_itm_in itm;
+	Interval	span;
+	int64		days_us;
+	int			error;
+
+	memset(&itm, 0, sizeof(itm));
+	error = ParseDateTime(text, work, sizeof(work), field, ftype, MAXDATEFIELDS, &nfields);
+	if (error == 0)
+		error = DecodeInterval(field, ftype, nfields, INTERVAL_FULL_RANGE, &dtype, &itm);
+	if (error == DTERR_BAD_FORMAT)
+	{
+		char		copy[SCHEDULE_TEXT_MAX];
+
+		strlcpy(copy, text, sizeof(copy));
+		error = DecodeISO8601Interval(copy, &dtype, &itm);
+	}
+	if (error == DTERR_FIELD_OVERFLOW || error == DTERR_INTERVAL_OVERFLOW)
+		return "The interval is out of range.";
+	if (error != 0 || dtype != DTK_DELTA)
+		return "It is neither an interval, as in '5 min', nor a calendar schedule, as in '*/5 * * * *'.";
+	if (itmin2interval(&itm, &span) != 0)
+		return "The interval is out of range.";
+	if (span.month < 0 || span.day < 0 || span.time < 0)
+		return "An interval between runs must be positive.";
+	if (pg_mul_s64_overflow(span.day, USECS_PER_DAY, &days_us) ||
+		pg_add_s64_overflow(days_us, span.time, &schedule->time_us))
+		return "The interval is out of range.";
+	schedule->months = span.month;
+	if (schedule->months == 0 && schedule->time_us < 1000)
+		return "An interval between runs must be at least a millisecond.";
+	schedule->kind = SCHEDULE_INTERVAL;
+	return NULL;
+}
+
+/*
+ * Parses a schedule. NULL when it is one (schedule->kind says which), else the
+ * reason why not, a sentence for an errdetail. Never raises but for memory.
+ */
+const char *
+schedule_parse(const char *text, Schedule *schedule)
+{
+	const char *reason;
+	const char *calendar_reason;
+
+	memset(schedule, 0, sizeof(*schedule));
+	while (isspace((unsigned char) *text))
+		text++;
+	if (*text == '\0')
+		return "It is empty.";
+	if (strlen(text) >= SCHEDULE_TEXT_MAX)
+		return "It is too long.";
+	if (text[0] == '@' && isalpha((unsigned char) text[1]))
+	{
+		for (int i = 0; i < (int) lengthof(nicknames); i++)
+		{
+			if (pg_strcasecmp(text, nicknames[i]) == 0)
+			{
+				schedule->kind = SCHEDULE_CALENDAR;
+				return NULL;
+			}
+		}
+		return "The names are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly and @reboot.";
+	}
+	reason = number_without_unit(text);
+	if (reason == NULL)
+		reason = parse_interval(text, schedule);
+	if (reason != NULL && looks_like_calendar(text, &calendar_reason))
+	{
+		if (calendar_reason == NULL)
+			schedule->kind = SCHEDULE_CALENDAR;
+		return calendar_reason;
+	}
+	return reason;
+}
+
+/* The origin plus k months by the calendar in UTC (the 31st becomes the last of a short month). */
+static bool
+add_months(TimestampTz origin, int64 months, TimestampTz *result)
+{
+	struct pg_tm tm;
+	fsec_t		fsec;
+	int64		total;
+
+	if (timestamp2tm(origin, NULL, &tm, &fsec, NULL, NULL) != 0)
+		return false;
+	total = (int64) tm.tm_year * MONTHS_PER_YEAR + (tm.tm_mon - 1) + months;
+	if (total / MONTHS_PER_YEAR > JULIAN_MAXYEAR)
+		return false;
+	tm.tm_year = (int) (total / MONTHS_PER_YEAR);
+	tm.tm_mon = (int) (total % MONTHS_PER_YEAR) + 1;
+	if (tm.tm_mday > day_tab[isleap(tm.tm_year)][tm.tm_mon - 1])
+		tm.tm_mday = day_tab[isleap(tm.tm_year)][tm.tm_mon - 1];
+	return tm2timestamp(&tm, fsec, NULL, result) == 0;
+}
+
+/* The k-th point of the grid; false when it is beyond the end of time. */
+static bool
+grid_point(const Schedule *schedule, TimestampTz anchor, int64 k, TimestampTz *point)
+{
+	int64		months;
+	int64		us;
+
+	if (pg_mul_s64_overflow(k, schedule->months, &months) ||
+		pg_mul_s64_overflow(k, schedule->time_us, &us))
+		return false;
+	*point = anchor;
+	if (months != 0 && !add_months(anchor, months, point))
+		return false;
+	return !pg_add_s64_overflow(*point, us, point) && IS_VALID_TIMESTAMP(*point);
+}
+
+/*
+ * The first point of the schedule's grid that is later than `after`. False
+ * when there is none.
+ */
+bool
+schedule_next(const Schedule *schedule, TimestampTz anchor, TimestampTz after, TimestampTz *next)
+{
+	int64		low = 0;		/* a point that is not later than `after`, or the origin */
+	int64		high;
+	TimestampTz point;
+
+	Assert(schedule->kind == SCHEDULE_INTERVAL);
+	if (after < anchor)
+		return grid_point(schedule, anchor, 1, next);
+	if (schedule->months == 0)
+		return grid_point(schedule, anchor, (after - anchor) / schedule->time_us + 1, next);
+
+	/* months differ in length: double until one is later, then halve */
+	for (high = 1; grid_point(schedule, anchor, high, &point) && point <= after; high *= 2)
+		low = high;
+	while (high - low > 1)
+	{
+		int64		middle = low + (high - low) / 2;
+
+		if (grid_point(schedule, anchor, middle, &point) && point <= after)
+			low = middle;
+		else
+			high = middle;
+	}
+	return grid_point(schedule, anchor, high, next);
+}

@@ -1,0 +1,31 @@
+/*
+ * shmem.h
+ *	  Where shared state lives: one fixed segment, and one bounded area for what grows.
+ */
+#ifndef REVENANT_SHMEM_H
+#define REVENANT_SHMEM_H
+
+#include "postgres.h"
+
+#include "lib/dshash.h"
+#include "storage/lwlock.h"
+#include "utils/dsa.h"
+
+/* The hash tables in the growing area; each has its own LWLock tranche. */
+typedef enum SharedTable
+{
+	SHARED_DATABASES,			/* DatabaseState: token blocks, one per database and instance */
+	SHARED_LEASES,				/* LeaseEntry */
+	SHARED_TASKS,				/* TaskStatus */
+	SHARED_TABLES				/* how many there are */
+} SharedTable;
+
+extern void shmem_install_hooks(void);
+extern bool shmem_is_ready(void);
+extern void shmem_require(void);
+extern dsa_area *shmem_area(void);
+extern dshash_table *shmem_table(SharedTable which);
+extern bool shmem_has_room(Size more);
+extern void shmem_account(int64 bytes);
+
+#endif							/* REVENANT_SHMEM_H */

@@ -1,0 +1,122 @@
+/*
+ * task.h
+ *	  Tasks: their rows, and what shared memory knows about each.
+ */
+#ifndef REVENANT_TASK_H
+#define REVENANT_TASK_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "access/tupdesc.h"
+#include "datatype/timestamp.h"
+#include "lib/dshash.h"
+
+#include "phase.h"
+#include "schedule.h"
+
+#define TASK_NAME_MAX 480		/* bytes */
+#define TASK_REASON_MAX 256
+
+/* Columns of revenant.task */
+enum
+{
+	ATT_TASK_NAME = 1,
+	ATT_TASK_COMMAND,
+	ATT_TASK_SCHEDULE,
+	ATT_TASK_TIMEZONE,
+	ATT_TASK_FOLLOWER_COMMAND,
+	ATT_TASK_RUN_AS,
+	ATT_TASK_RUN_AS_OID,
+	ATT_TASK_RESTART,
+	ATT_TASK_MAX_RESTARTS,
+	ATT_TASK_RESTART_WINDOW,
+	ATT_TASK_BACKOFF_MIN,
+	ATT_TASK_BACKOFF_MAX,
+	ATT_TASK_TIMEOUT,
+	ATT_TASK_CATCH_UP,
+	ATT_TASK_CLAIM_DELAY,
+	ATT_TASK_LEASE,
+	ATT_TASK_SETTINGS,
+	ATT_TASK_ENABLED,
+	ATT_TASK_METADATA,
+	ATT_TASK_CREATED_AT,
+	ATT_TASK_SYSTEM_IDENTIFIER,
+	ATT_TASK_DATABASE_OID,
+	TASK_COLUMNS = ATT_TASK_DATABASE_OID
+};
+
+/* Columns of revenant.task_state */
+enum
+{
+	ATT_STATE_NAME = 1,
+	ATT_STATE_NODE,
+	ATT_STATE_PID,
+	ATT_STATE_TOKEN,
+	ATT_STATE_STARTED_AT,
+	ATT_STATE_FINISHED_AT,
+	ATT_STATE_NEXT_RUN,
+	ATT_STATE_RUNS,
+	ATT_STATE_FAILURES,
+	ATT_STATE_RESTARTS,
+	ATT_STATE_CONSECUTIVE_FAILURES,
+	ATT_STATE_LAST_SUCCESS,
+	ATT_STATE_LAST_DURATION,
+	ATT_STATE_LAST_ERROR,
+	ATT_STATE_LAST_SQLSTATE,
+	ATT_STATE_LAST_EXIT,
+	ATT_STATE_RETRY_AT,
+	STATE_COLUMNS = ATT_STATE_RETRY_AT
+};
+
+/* What the workers need of a row of revenant.task; strings are palloc'd. */
+typedef struct TaskRow
+{
+	char	   *name;
+	char	   *command;
+	char	   *run_as;
+	Oid			run_as_oid;
+	char	   *lease;			/* the effective name */
+	bool		enabled;
+	bool		native;			/* made in, or adopted by, this database */
+	bool		has_schedule;
+	Schedule	schedule;
+	const char *schedule_problem;	/* NULL: none */
+	int64		backoff_min_us;
+	int64		backoff_max_us;
+	int64		claim_delay_us;
+	TimestampTz created_at;
+} TaskRow;
+
+/* Which task: names are as long as they like, keys are not. */
+typedef struct TaskKey
+{
+	Oid			database;
+	Oid			instance;		/* oid of the extension */
+	uint8		digest[16];		/* of the name */
+} TaskKey;
+
+/*
+ * What is known about a live task, an entry of SHARED_TASKS. The supervisor
+ * moves the phase (the runner only from claiming to leading); drop_task and
+ * disable_task put the hold. It is a cache: without an entry the task is as
+ * its row says.
+ */
+typedef struct TaskStatus
+{
+	TaskKey		key;
+	TaskPhase	phase;
+	int			hold_pid;		/* who keeps it from being started ... */
+	int			hold_procno;
+	LocalTransactionId hold_lxid;	/* ... until this transaction of its ends */
+	TimestampTz next_run;		/* 0: none */
+	char		name[TASK_NAME_MAX + 1];
+	char		reason[TASK_REASON_MAX];	/* why it does not run; empty: it does */
+} TaskStatus;
+
+extern void task_install_callbacks(void);
+extern void task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row);
+extern const char *task_role_problem(const char *run_as, Oid run_as_oid);
+extern int64 task_identifier(void);
+
+#endif							/* REVENANT_TASK_H */

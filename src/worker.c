@@ -1,0 +1,993 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  What the workers know about each other: slots in shared memory.
+ *
+ * One array of supervisor slots, one of runner slots, both of a fixed size and
+ * under one LWLock; and the table of task statuses, which has no bound and is a
+ * dshash. Whoever waits for a worker remembers the generation of its slot: once
+ * it differs, the slot belongs to somebody else.
+ *
+ * {database, extension} × {made, dropped} and what becomes of the slots:
+ *
+ *	  CREATE EXTENSION		worker_extension_changed() at commit: the launcher
+ *							probes the database again
+ *	  DROP EXTENSION		worker_extension_changed() at commit: the supervisor
+ *							looks, stops its runners and ends as ABSENT
+ *	  DROP + CREATE			the supervisor sees another instance and ends as DEAD,
+ *							the next one begins with an empty slate
+ *	  DROP DATABASE etc.	worker_pause(): no slot of it is given away until
+ *							worker_resume(), or until the pausing process is gone
+ *
+ * NOTES
+ *	  Lock order: the lock here is the last one taken; nothing is called with it
+ *	  held but signals and latches. The partition locks of the task table are
+ *	  never held together with it.
+ *
+ *	  A hold (see TaskStatus) and a runner slot exclude each other without a
+ *	  common lock: drop_task puts the hold and then looks for a slot, the
+ *	  supervisor takes the slot and then looks for a hold. One of them sees
+ *	  the other.
+ *
+ *	  A process is "gone" when its latch has been disowned: that is the last
+ *	  thing it does in shared memory, after its locks and its place in the
+ *	  process array were given back.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "common/hashfn.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "guc.h"
+#include "shmem.h"
+#include "worker.h"
+
+#define WANTED_MAX 64
+#define PAUSES_MAX 64
+
+/* A worker that was registered and did not come in this time never will. */
+#define REGISTRATION_TIMEOUT_US (10 * US_PER_S)
+
+typedef struct Pause
+{
+	Oid			database;		/* 0: free */
+	int			pid;
+	int			procno;
+} Pause;
+
+typedef struct WorkerShared
+{
+	int			tranche;
+	LWLock		lock;
+	int			launcher_pid;
+	int			launcher_procno;
+	int			nwanted;
+	bool		all_wanted;
+	Oid			wanted[WANTED_MAX]; /* databases to be probed (again) */
+	Pause		pauses[PAUSES_MAX];
+	int			nsupervisors;
+	int			nrunners;
+	SupervisorSlot supervisors[FLEXIBLE_ARRAY_MEMBER];
+	/* the runner slots follow */
+} WorkerShared;
+
+static WorkerShared *shared = NULL;
+static RunnerSlot *runners = NULL;
+
+static const dshash_parameters status_params = {
+	.key_size = sizeof(TaskKey),
+	.entry_size = sizeof(TaskStatus),
+	.compare_function = dshash_memcmp,
+	.hash_function = dshash_memhash,
+	COMPAT_DSHASH_COPY
+};
+
+/* ---------------------------------------------------------------- shared memory */
+
+static Size
+supervisors_size(void)
+{
+	return MAXALIGN(offsetof(WorkerShared, supervisors) +
+					sizeof(SupervisorSlot) * max_worker_processes);
+}
+
+/* What this file needs in shared memory, in bytes. */
+Size
+worker_shmem_size(void)
+{
+	return add_size(supervisors_size(), mul_size(sizeof(RunnerSlot), guc_max_runners));
+}
+
+/* Called by shmem.c at every start of shared memory, with zeroed memory if not found. */
+void
+worker_shmem_init(void *place, bool found)
+{
+	shared = place;
+	runners = (RunnerSlot *) ((char *) place + supervisors_size());
+	if (!found)
+	{
+		shared->tranche = LWLockNewTrancheId();
+		LWLockInitialize(&shared->lock, shared->tranche);
+		shared->nsupervisors = max_worker_processes;
+		shared->nrunners = guc_max_runners;
+	}
+	LWLockRegisterTranche(shared->tranche, "RevenantWorkers");
+}
+
+/* What the table of task statuses is made of. */
+const dshash_parameters *
+task_status_params(void)
+{
+	return &status_params;
+}
+
+/* Copies text, cut at a whole character. */
+static void
+clip(char *target, const char *source, int size)
+{
+	int			length = pg_mbcliplen(source, (int) strlen(source), size - 1);
+
+	memcpy(target, source, length);
+	target[length] = '\0';
+}
+
+/* ---------------------------------------------------------------- processes */
+
+/* Whether this process is still attached to shared memory. Takes no lock. */
+bool
+worker_is_alive(int pid, int procno)
+{
+	return pid != 0 && GetPGProcByNumber(procno)->procLatch.owner_pid == pid;
+}
+
+/* Sets a process's latch. Harmless when the place in the array has another owner by now. */
+static void
+wake(int pid, int procno)
+{
+	if (pid != 0)
+		SetLatch(&GetPGProcByNumber(procno)->procLatch);
+}
+
+/* Makes the launcher look again. Never raises. */
+void
+worker_wake_launcher(void)
+{
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	wake(shared->launcher_pid, shared->launcher_procno);
+	LWLockRelease(&shared->lock);
+}
+
+static bool
+has_supervisor(const SupervisorSlot *slot, Oid database)
+{
+	return slot->database == database && slot->state != SUPERVISOR_FREE;
+}
+
+/*
+ * Tells a database's supervisor that its tasks may have changed. Never raises:
+ * it is called in commit callbacks.
+ */
+void
+worker_wake_supervisor(Oid database)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		SupervisorSlot *slot = &shared->supervisors[i];
+
+		if (has_supervisor(slot, database))
+		{
+			slot->changes++;
+			wake(slot->pid, slot->procno);
+		}
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* Makes the launcher and every supervisor look again. */
+void
+worker_wake_all(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		shared->supervisors[i].changes++;
+		wake(shared->supervisors[i].pid, shared->supervisors[i].procno);
+	}
+	wake(shared->launcher_pid, shared->launcher_procno);
+	LWLockRelease(&shared->lock);
+}
+
+/* Wakes the supervisors that wait for a runner slot, since one is free. */
+void
+worker_wake_hungry(void)
+{
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		if (shared->supervisors[i].hungry)
+			wake(shared->supervisors[i].pid, shared->supervisors[i].procno);
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/*
+ * The extension was created or dropped in this database, and that is
+ * committed. Called in a commit callback; never raises.
+ */
+void
+worker_extension_changed(Oid database)
+{
+	bool		known = false;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		SupervisorSlot *slot = &shared->supervisors[i];
+
+		if (has_supervisor(slot, database))
+		{
+			known = true;
+			slot->recheck = true;
+			slot->changes++;
+			wake(slot->pid, slot->procno);
+		}
+	}
+	for (int i = 0; i < shared->nwanted && !known; i++)
+		known = shared->wanted[i] == database;
+	if (!known && shared->nwanted < WANTED_MAX)
+		shared->wanted[shared->nwanted++] = database;
+	else if (!known)
+		shared->all_wanted = true;
+	wake(shared->launcher_pid, shared->launcher_procno);
+	LWLockRelease(&shared->lock);
+}
+
+/* This server was promoted: every database is probed again, and everybody looks. */
+void
+worker_note_promotion(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->all_wanted = true;
+	for (int i = 0; i < shared->nsupervisors; i++)
+		shared->supervisors[i].recheck = true;
+	LWLockRelease(&shared->lock);
+	worker_wake_all();
+}
+
+/* Fills in what all of our workers have in common. */
+void
+worker_prepare(BackgroundWorker *worker, const char *type, const char *name, const char *function)
+{
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_ConsistentState;
+	worker->bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker->bgw_library_name, "revenant", sizeof(worker->bgw_library_name));
+	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
+	strlcpy(worker->bgw_type, type, sizeof(worker->bgw_type));
+	strlcpy(worker->bgw_name, name, sizeof(worker->bgw_name));
+}
+
+/* ---------------------------------------------------------------- supervisor slots */
+
+/* The launcher is here. */
+void
+worker_launcher_attach(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->launcher_pid = MyProcPid;
+	shared->launcher_procno = compat_my_procno();
+	LWLockRelease(&shared->lock);
+}
+
+/*
+ * The databases that are to be probed again, at most `limit`. Returns true
+ * when it is all of them.
+ */
+bool
+worker_take_wanted(Oid *databases, int *count, int limit)
+{
+	bool		all;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	all = shared->all_wanted || shared->nwanted > limit;
+	*count = all ? 0 : shared->nwanted;
+	memcpy(databases, shared->wanted, sizeof(Oid) * *count);
+	shared->nwanted = 0;
+	shared->all_wanted = false;
+	LWLockRelease(&shared->lock);
+	return all;
+}
+
+/* The caller holds the lock. */
+static bool
+is_paused(Oid database)
+{
+	for (int i = 0; i < PAUSES_MAX; i++)
+	{
+		if (shared->pauses[i].database == database &&
+			worker_is_alive(shared->pauses[i].pid, shared->pauses[i].procno))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A slot for a database's supervisor: its number, or RESERVE_NONE_FREE,
+ * RESERVE_PAUSED, or RESERVE_RUNNING when it has one.
+ */
+int
+worker_supervisor_reserve(Oid database, uint32 *generation)
+{
+	int			found = RESERVE_NONE_FREE;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (is_paused(database))
+		found = RESERVE_PAUSED;
+	for (int i = 0; i < shared->nsupervisors && found != RESERVE_PAUSED; i++)
+	{
+		SupervisorSlot *slot = &shared->supervisors[i];
+
+		if (has_supervisor(slot, database))
+		{
+			found = RESERVE_RUNNING;
+			break;
+		}
+		if (slot->state == SUPERVISOR_FREE && found < 0)
+			found = i;
+	}
+	if (found >= 0)
+	{
+		SupervisorSlot *slot = &shared->supervisors[found];
+
+		*generation = slot->generation + 1;
+		memset(slot, 0, sizeof(*slot));
+		slot->state = SUPERVISOR_STARTING;
+		slot->generation = *generation;
+		slot->database = database;
+		slot->registered_us = clock_now_us();
+	}
+	LWLockRelease(&shared->lock);
+	return found;
+}
+
+/* Gives a supervisor slot back, if it is still this one's. */
+void
+worker_supervisor_free(int slot, uint32 generation)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (shared->supervisors[slot].generation == generation)
+	{
+		shared->supervisors[slot].generation++;
+		shared->supervisors[slot].state = SUPERVISOR_FREE;
+		shared->supervisors[slot].database = InvalidOid;
+		shared->supervisors[slot].pid = 0;
+		shared->supervisors[slot].hungry = false;
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* How many supervisor slots there are. */
+int
+worker_supervisors(void)
+{
+	return shared->nsupervisors;
+}
+
+/* A copy of a supervisor slot; false when it is free. */
+bool
+worker_supervisor_get(int slot, SupervisorSlot *copy)
+{
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	*copy = shared->supervisors[slot];
+	LWLockRelease(&shared->lock);
+	return copy->state != SUPERVISOR_FREE;
+}
+
+/*
+ * Frees the slot of a supervisor that ended, or that never came. *absent says
+ * that the database does not have the extension, and still did not after the
+ * last CREATE EXTENSION. False when the slot is in use.
+ */
+bool
+worker_supervisor_collect(int slot, uint32 generation, bool *absent)
+{
+	SupervisorSlot copy;
+	bool		over = false;
+
+	*absent = false;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	copy = shared->supervisors[slot];
+	LWLockRelease(&shared->lock);
+	if (copy.generation != generation)
+		return false;
+	switch (copy.state)
+	{
+		case SUPERVISOR_ABSENT:
+			*absent = !copy.recheck;
+			over = true;
+			break;
+		case SUPERVISOR_DEAD:
+			over = true;
+			break;
+		case SUPERVISOR_STARTING:
+			over = clock_now_us() - copy.registered_us > REGISTRATION_TIMEOUT_US;
+			break;
+		case SUPERVISOR_RUNNING:
+			over = !worker_is_alive(copy.pid, copy.procno);
+			break;
+		case SUPERVISOR_FREE:
+			break;
+	}
+	if (over)
+		worker_supervisor_free(slot, generation);
+	return over;
+}
+
+/* Asks a supervisor to end. */
+void
+worker_supervisor_stop(int slot, uint32 generation)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (shared->supervisors[slot].generation == generation)
+	{
+		SupervisorSlot *supervisor = &shared->supervisors[slot];
+
+		supervisor->stop = true;
+		if (supervisor->state == SUPERVISOR_RUNNING)
+			kill(supervisor->pid, SIGTERM);
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* A supervisor takes the slot it was made for. False: it is not wanted any more. */
+bool
+worker_supervisor_attach(int slot, uint32 generation)
+{
+	bool		wanted = false;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (shared->supervisors[slot].generation == generation &&
+		shared->supervisors[slot].state == SUPERVISOR_STARTING)
+	{
+		SupervisorSlot *supervisor = &shared->supervisors[slot];
+
+		supervisor->pid = MyProcPid;
+		supervisor->procno = compat_my_procno();
+		wanted = !supervisor->stop;
+		supervisor->state = wanted ? SUPERVISOR_RUNNING : SUPERVISOR_DEAD;
+	}
+	LWLockRelease(&shared->lock);
+	return wanted;
+}
+
+/* A number that differs whenever a task may have changed. Takes no lock: the latch orders it. */
+uint32
+worker_supervisor_changes(int slot)
+{
+	pg_read_barrier();
+	return shared->supervisors[slot].changes;
+}
+
+/*
+ * A supervisor found no extension and is about to end. False when the
+ * extension came or went since it looked: it must look again.
+ */
+bool
+worker_supervisor_absent(int slot)
+{
+	bool		agreed;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	agreed = !shared->supervisors[slot].recheck;
+	shared->supervisors[slot].recheck = false;
+	if (agreed)
+		shared->supervisors[slot].state = SUPERVISOR_ABSENT;
+	LWLockRelease(&shared->lock);
+	return agreed;
+}
+
+/* A supervisor ends. Called when its locks are gone; never raises. */
+void
+worker_supervisor_exit(int slot, uint32 generation)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (shared->supervisors[slot].generation == generation)
+	{
+		if (shared->supervisors[slot].state == SUPERVISOR_RUNNING)
+			shared->supervisors[slot].state = SUPERVISOR_DEAD;
+		shared->supervisors[slot].ended_us = clock_now_us();
+		shared->supervisors[slot].hungry = false;
+	}
+	wake(shared->launcher_pid, shared->launcher_procno);
+	LWLockRelease(&shared->lock);
+}
+
+/* Whether this supervisor is to be woken when a runner slot becomes free. */
+void
+worker_supervisor_hungry(int slot, bool hungry)
+{
+	if (shared->supervisors[slot].hungry == hungry)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->supervisors[slot].hungry = hungry;
+	LWLockRelease(&shared->lock);
+}
+
+/* ---------------------------------------------------------------- runner slots */
+
+/*
+ * A slot for a run of a task: its number, or RESERVE_NONE_FREE,
+ * RESERVE_PAUSED, or RESERVE_RUNNING when the task has one already: there are
+ * never two.
+ */
+int
+worker_runner_reserve(const TaskKey *task, const char *name, Oid role, TimestampTz fire_at, uint32 *generation)
+{
+	int			found = RESERVE_NONE_FREE;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (is_paused(task->database))
+		found = RESERVE_PAUSED;
+	for (int i = 0; i < shared->nrunners && found != RESERVE_PAUSED; i++)
+	{
+		if (runners[i].state == RUNNER_FREE)
+		{
+			if (found < 0)
+				found = i;
+		}
+		else if (memcmp(&runners[i].task, task, sizeof(TaskKey)) == 0)
+		{
+			found = RESERVE_RUNNING;
+			break;
+		}
+	}
+	if (found >= 0)
+	{
+		RunnerSlot *slot = &runners[found];
+
+		*generation = slot->generation + 1;
+		memset(slot, 0, sizeof(*slot));
+		slot->state = RUNNER_STARTING;
+		slot->generation = *generation;
+		slot->task = *task;
+		slot->role = role;
+		slot->fire_at = fire_at;
+		slot->registered_us = clock_now_us();
+		strlcpy(slot->name, name, sizeof(slot->name));
+	}
+	LWLockRelease(&shared->lock);
+	return found;
+}
+
+/* Gives a runner slot back, if it is still this one's. */
+void
+worker_runner_free(int slot, uint32 generation)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (runners[slot].generation == generation)
+	{
+		runners[slot].generation++;
+		runners[slot].state = RUNNER_FREE;
+		runners[slot].pid = 0;
+	}
+	LWLockRelease(&shared->lock);
+	worker_wake_hungry();
+}
+
+/*
+ * The next runner slot of a database (of any database, if InvalidOid) in use,
+ * from number `from` on: its number, and a copy. -1: none.
+ */
+int
+worker_runner_next(int from, Oid database, RunnerSlot *copy)
+{
+	int			found = -1;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	for (int i = from; i < shared->nrunners && found < 0; i++)
+	{
+		if (runners[i].state != RUNNER_FREE &&
+			(database == InvalidOid || runners[i].task.database == database))
+		{
+			*copy = runners[i];
+			found = i;
+		}
+	}
+	LWLockRelease(&shared->lock);
+	return found;
+}
+
+/* The runner slot of a task, and a copy. False: it has none. */
+bool
+worker_runner_find(const TaskKey *task, int *slot, RunnerSlot *copy)
+{
+	bool		found = false;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	for (int i = 0; i < shared->nrunners && !found; i++)
+	{
+		if (runners[i].state != RUNNER_FREE && memcmp(&runners[i].task, task, sizeof(TaskKey)) == 0)
+		{
+			*copy = runners[i];
+			*slot = i;
+			found = true;
+		}
+	}
+	LWLockRelease(&shared->lock);
+	return found;
+}
+
+/* Asks a runner to end. False when it has ended. */
+bool
+worker_runner_stop(int slot, uint32 generation)
+{
+	bool		there = false;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (runners[slot].generation == generation)
+	{
+		there = runners[slot].state == RUNNER_STARTING || runners[slot].state == RUNNER_RUNNING;
+		runners[slot].stop = true;
+		/* while it is RUNNING the process has not left yet: the pid is its own */
+		if (runners[slot].state == RUNNER_RUNNING)
+			kill(runners[slot].pid, SIGTERM);
+	}
+	LWLockRelease(&shared->lock);
+	return there;
+}
+
+/*
+ * Marks as ended a runner that is gone without having said so, or that never
+ * came (the caller knows, or has waited too long). True when it did.
+ */
+bool
+worker_runner_reap(int slot, uint32 generation, bool never_came)
+{
+	bool		reaped = false;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (runners[slot].generation == generation)
+	{
+		RunnerSlot *runner = &runners[slot];
+
+		if (runner->state == RUNNER_RUNNING)
+			reaped = !worker_is_alive(runner->pid, runner->procno);
+		else if (runner->state == RUNNER_STARTING)
+			reaped = never_came || clock_now_us() - runner->registered_us > REGISTRATION_TIMEOUT_US;
+		if (reaped)
+		{
+			runner->state = RUNNER_EXITED;
+			runner->ended_us = clock_now_us();
+		}
+	}
+	LWLockRelease(&shared->lock);
+	return reaped;
+}
+
+/* A runner takes the slot it was made for. False: it is not wanted any more. */
+bool
+worker_runner_attach(int slot, uint32 generation)
+{
+	bool		wanted = false;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (runners[slot].generation == generation && runners[slot].state == RUNNER_STARTING)
+	{
+		RunnerSlot *runner = &runners[slot];
+
+		wanted = !runner->stop;
+		runner->pid = MyProcPid;
+		runner->procno = compat_my_procno();
+		runner->state = wanted ? RUNNER_RUNNING : RUNNER_EXITED;
+		runner->ended_us = clock_now_us();
+	}
+	LWLockRelease(&shared->lock);
+	return wanted;
+}
+
+/* A copy of a runner slot; false when it has another owner by now. */
+bool
+worker_runner_get(int slot, uint32 generation, RunnerSlot *copy)
+{
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	*copy = runners[slot];
+	LWLockRelease(&shared->lock);
+	return copy->generation == generation && copy->state != RUNNER_FREE;
+}
+
+/* A runner has the lease, and that is committed. */
+void
+worker_runner_lead(int slot, uint32 generation, int64 token)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (runners[slot].generation == generation)
+	{
+		runners[slot].token = token;
+		runners[slot].started_us = clock_now_us();
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* A runner ends. Called when its locks are gone; never raises. */
+void
+worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *sqlstate, const char *message)
+{
+	Oid			database = InvalidOid;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (runners[slot].generation == generation && runners[slot].state == RUNNER_RUNNING)
+	{
+		RunnerSlot *runner = &runners[slot];
+
+		runner->state = RUNNER_EXITED;
+		runner->ended_us = clock_now_us();
+		runner->outcome = outcome;
+		strlcpy(runner->sqlstate, sqlstate, sizeof(runner->sqlstate));
+		clip(runner->message, message, sizeof(runner->message));
+		database = runner->task.database;
+	}
+	for (int i = 0; i < shared->nsupervisors && OidIsValid(database); i++)
+	{
+		if (has_supervisor(&shared->supervisors[i], database))
+			wake(shared->supervisors[i].pid, shared->supervisors[i].procno);
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* ---------------------------------------------------------------- pausing for DDL */
+
+/*
+ * From now on no worker of ours is started in this database, until
+ * worker_resume() or until this process is gone. False when there are too
+ * many such databases.
+ */
+bool
+worker_pause(Oid database)
+{
+	bool		done = false;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PAUSES_MAX && !done; i++)
+	{
+		Pause	   *pause = &shared->pauses[i];
+
+		if (OidIsValid(pause->database) && worker_is_alive(pause->pid, pause->procno))
+			continue;
+		pause->database = database;
+		pause->pid = MyProcPid;
+		pause->procno = compat_my_procno();
+		done = true;
+	}
+	LWLockRelease(&shared->lock);
+	return done;
+}
+
+/* Ends this process's pause of a database. Never raises. */
+void
+worker_resume(Oid database)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PAUSES_MAX; i++)
+	{
+		if (shared->pauses[i].database == database && shared->pauses[i].pid == MyProcPid)
+		{
+			shared->pauses[i].database = InvalidOid;
+			break;
+		}
+	}
+	wake(shared->launcher_pid, shared->launcher_procno);
+	LWLockRelease(&shared->lock);
+}
+
+/* Whether some process has paused this database. */
+bool
+worker_is_paused(Oid database)
+{
+	bool		result;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	result = is_paused(database);
+	LWLockRelease(&shared->lock);
+	return result;
+}
+
+/*
+ * Asks every worker in a database to end, this process excepted. Returns the
+ * process id of one that is still there, -1 for one that was registered
+ * and did not come yet, 0 when all are gone.
+ */
+int
+worker_stop_database(Oid database)
+{
+	int			left = 0;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		SupervisorSlot *slot = &shared->supervisors[i];
+
+		if (!has_supervisor(slot, database))
+			continue;
+		slot->stop = true;
+		if (slot->state == SUPERVISOR_STARTING)
+			left = -1;
+		else if (worker_is_alive(slot->pid, slot->procno))
+		{
+			left = slot->pid;
+			if (slot->state == SUPERVISOR_RUNNING)
+				kill(slot->pid, SIGTERM);
+		}
+	}
+	for (int i = 0; i < shared->nrunners; i++)
+	{
+		RunnerSlot *slot = &runners[i];
+
+		if (slot->state == RUNNER_FREE || slot->task.database != database || slot->pid == MyProcPid)
+			continue;
+		slot->stop = true;
+		if (slot->state == RUNNER_STARTING)
+			left = -1;
+		else if (worker_is_alive(slot->pid, slot->procno))
+		{
+			left = slot->pid;
+			if (slot->state == RUNNER_RUNNING)
+				kill(slot->pid, SIGTERM);
+		}
+	}
+	LWLockRelease(&shared->lock);
+	return left;
+}
+
+/* ---------------------------------------------------------------- statuses of tasks */
+
+/* The key of a task: a name is as long as it likes, its digest is not. */
+void
+task_key(TaskKey *key, Oid database, Oid instance, const char *name)
+{
+	uint64		halves[2];
+
+	halves[0] = hash_bytes_extended((const unsigned char *) name, (int) strlen(name), 0);
+	halves[1] = hash_bytes_extended((const unsigned char *) name, (int) strlen(name), UINT64CONST(0x5265766e616e7421));
+	memset(key, 0, sizeof(*key));
+	key->database = database;
+	key->instance = instance;
+	memcpy(key->digest, halves, sizeof(key->digest));
+}
+
+/* The entry, made if there is none; NULL when there is no room for one. The caller releases its lock. */
+static TaskStatus *
+status_enter(const TaskKey *key, const char *name)
+{
+	dshash_table *table = shmem_table(SHARED_TASKS);
+	TaskStatus *status = dshash_find(table, key, true);
+	bool		found;
+
+	if (status != NULL)
+		return status;
+	if (!shmem_has_room(sizeof(TaskStatus)))
+		return NULL;
+	status = dshash_find_or_insert(table, key, &found);
+	if (!found)
+	{
+		memset((char *) status + sizeof(TaskKey), 0, sizeof(TaskStatus) - sizeof(TaskKey));
+		strlcpy(status->name, name, sizeof(status->name));
+		shmem_account(sizeof(TaskStatus));
+	}
+	return status;
+}
+
+/*
+ * Moves a task to a phase. True when the phase or the reason changed. When
+ * shared memory is full the task merely is not shown as it is.
+ */
+bool
+task_status_set(const TaskKey *key, const char *name, TaskPhase phase, TimestampTz next_run, const char *reason)
+{
+	TaskStatus *status = status_enter(key, name);
+	TaskPhase	before;
+	bool		moved;
+	bool		changed;
+
+	if (status == NULL)
+		return false;
+	before = status->phase;
+	moved = phase_move(&status->phase, phase);
+	changed = moved || strncmp(status->reason, reason, TASK_REASON_MAX - 1) != 0;
+	if (moved || before == phase)
+	{
+		status->next_run = next_run;
+		clip(status->reason, reason, sizeof(status->reason));
+	}
+	dshash_release_lock(shmem_table(SHARED_TASKS), status);
+	if (!moved && before != phase)
+		elog(WARNING, "task cannot go from phase %s to %s", phase_name(before), phase_name(phase));
+	return changed;
+}
+
+/* A copy of what is known about a task; false: nothing. */
+bool
+task_status_get(const TaskKey *key, TaskStatus *copy)
+{
+	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, false);
+
+	if (status == NULL)
+		return false;
+	*copy = *status;
+	dshash_release_lock(shmem_table(SHARED_TASKS), status);
+	return true;
+}
+
+/*
+ * Keeps a task from being started until this transaction ends: the hold names
+ * the transaction, and lapses with it or with this process. False when shared
+ * memory is full.
+ */
+bool
+task_status_hold(const TaskKey *key, const char *name)
+{
+	TaskStatus *status = status_enter(key, name);
+
+	if (status == NULL)
+		return false;
+	status->hold_pid = MyProcPid;
+	status->hold_procno = compat_my_procno();
+	status->hold_lxid = compat_proc_lxid(MyProc);
+	dshash_release_lock(shmem_table(SHARED_TASKS), status);
+	return true;
+}
+
+/* The process that keeps a task from being started, or 0. */
+int
+task_status_holder(const TaskKey *key)
+{
+	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, false);
+	int			holder = 0;
+
+	if (status == NULL)
+		return 0;
+	if (worker_is_alive(status->hold_pid, status->hold_procno) &&
+		compat_proc_lxid(GetPGProcByNumber(status->hold_procno)) == status->hold_lxid)
+		holder = status->hold_pid;
+	dshash_release_lock(shmem_table(SHARED_TASKS), status);
+	return holder;
+}
+
+/* Forgets a task that is gone. */
+void
+task_status_forget(const TaskKey *key)
+{
+	if (dshash_delete_key(shmem_table(SHARED_TASKS), key))
+		shmem_account(-(int64) sizeof(TaskStatus));
+}
+
+/* Forgets the tasks of a database, except those of this instance of the extension (InvalidOid: all). */
+void
+task_status_purge(Oid database, Oid keep_instance)
+{
+	dshash_seq_status scan;
+	TaskStatus *status;
+
+	dshash_seq_init(&scan, shmem_table(SHARED_TASKS), true);
+	while ((status = dshash_seq_next(&scan)) != NULL)
+	{
+		if (status->key.database == database && status->key.instance != keep_instance)
+		{
+			dshash_delete_current(&scan);
+			shmem_account(-(int64) sizeof(TaskStatus));
+		}
+	}
+	dshash_seq_term(&scan);
+}

@@ -1,0 +1,149 @@
+/*
+ * worker.h
+ *	  What the workers know about each other: slots in shared memory.
+ */
+#ifndef REVENANT_WORKER_H
+#define REVENANT_WORKER_H
+
+#include "postgres.h"
+
+#include "lib/dshash.h"
+#include "postmaster/bgworker.h"
+
+#include "task.h"
+
+#define WORKER_MESSAGE_MAX 1024
+
+typedef enum SupervisorState
+{
+	SUPERVISOR_FREE = 0,
+	SUPERVISOR_STARTING,		/* registered, not there yet */
+	SUPERVISOR_RUNNING,
+	SUPERVISOR_ABSENT,			/* ended: the database does not have the extension */
+	SUPERVISOR_DEAD				/* ended otherwise */
+} SupervisorState;
+
+typedef struct SupervisorSlot
+{
+	SupervisorState state;
+	uint32		generation;		/* grows whenever the slot is given away */
+	Oid			database;
+	int			pid;			/* 0: not there yet */
+	int			procno;
+	bool		stop;			/* asked to end */
+	bool		recheck;		/* the extension came or went since it looked */
+	bool		hungry;			/* has a due task and no runner for it */
+	uint32		changes;		/* grows whenever a task may have changed */
+	int64		registered_us;
+	int64		ended_us;
+} SupervisorSlot;
+
+typedef enum RunnerState
+{
+	RUNNER_FREE = 0,
+	RUNNER_STARTING,			/* registered, not there yet */
+	RUNNER_RUNNING,
+	RUNNER_EXITED				/* its supervisor has not written the outcome yet */
+} RunnerState;
+
+typedef enum RunOutcome
+{
+	RUN_BROKEN = 0,				/* ended without saying how */
+	RUN_SUCCEEDED,
+	RUN_FAILED
+} RunOutcome;
+
+typedef struct RunnerSlot
+{
+	RunnerState state;
+	uint32		generation;
+	TaskKey		task;
+	Oid			role;
+	int			pid;			/* 0: not there yet */
+	int			procno;
+	bool		stop;			/* asked to end */
+	int64		registered_us;
+	int64		started_us;		/* when it got the lease; 0: not yet */
+	int64		ended_us;
+	int64		token;
+	TimestampTz fire_at;		/* of the schedule; 0: none */
+	RunOutcome	outcome;
+	char		sqlstate[6];
+	char		name[TASK_NAME_MAX + 1];
+	char		message[WORKER_MESSAGE_MAX];
+} RunnerSlot;
+
+/* Why there is no runner slot */
+#define RESERVE_NONE_FREE (-1)
+#define RESERVE_PAUSED (-2)
+#define RESERVE_RUNNING (-3)
+
+/* What a worker is told through bgw_extra */
+typedef struct WorkerExtra
+{
+	int			slot;
+	uint32		generation;
+	Oid			database;
+	Oid			role;
+} WorkerExtra;
+
+/* shared memory */
+extern Size worker_shmem_size(void);
+extern void worker_shmem_init(void *place, bool found);
+extern const dshash_parameters *task_status_params(void);
+
+/* processes */
+extern bool worker_is_alive(int pid, int procno);
+extern void worker_wake_launcher(void);
+extern void worker_wake_supervisor(Oid database);
+extern void worker_wake_all(void);
+extern void worker_wake_hungry(void);
+extern void worker_extension_changed(Oid database);
+extern void worker_note_promotion(void);
+extern void worker_prepare(BackgroundWorker *worker, const char *type, const char *name, const char *function);
+
+/* the launcher's */
+extern void worker_launcher_attach(void);
+extern bool worker_take_wanted(Oid *databases, int *count, int limit);
+extern int	worker_supervisor_reserve(Oid database, uint32 *generation);
+extern void worker_supervisor_free(int slot, uint32 generation);
+extern int	worker_supervisors(void);
+extern bool worker_supervisor_get(int slot, SupervisorSlot *copy);
+extern bool worker_supervisor_collect(int slot, uint32 generation, bool *absent);
+extern void worker_supervisor_stop(int slot, uint32 generation);
+
+/* the supervisor's */
+extern bool worker_supervisor_attach(int slot, uint32 generation);
+extern uint32 worker_supervisor_changes(int slot);
+extern bool worker_supervisor_absent(int slot);
+extern void worker_supervisor_exit(int slot, uint32 generation);
+extern void worker_supervisor_hungry(int slot, bool hungry);
+extern int	worker_runner_reserve(const TaskKey *task, const char *name, Oid role, TimestampTz fire_at, uint32 *generation);
+extern void worker_runner_free(int slot, uint32 generation);
+extern int	worker_runner_next(int from, Oid database, RunnerSlot *copy);
+extern bool worker_runner_find(const TaskKey *task, int *slot, RunnerSlot *copy);
+extern bool worker_runner_stop(int slot, uint32 generation);
+extern bool worker_runner_reap(int slot, uint32 generation, bool never_came);
+
+/* the runner's */
+extern bool worker_runner_attach(int slot, uint32 generation);
+extern bool worker_runner_get(int slot, uint32 generation, RunnerSlot *copy);
+extern void worker_runner_lead(int slot, uint32 generation, int64 token);
+extern void worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *sqlstate, const char *message);
+
+/* of DDL */
+extern bool worker_pause(Oid database);
+extern int	worker_stop_database(Oid database);
+extern void worker_resume(Oid database);
+extern bool worker_is_paused(Oid database);
+
+/* what is known about each task */
+extern void task_key(TaskKey *key, Oid database, Oid instance, const char *name);
+extern bool task_status_set(const TaskKey *key, const char *name, TaskPhase phase, TimestampTz next_run, const char *reason);
+extern bool task_status_get(const TaskKey *key, TaskStatus *copy);
+extern bool task_status_hold(const TaskKey *key, const char *name);
+extern int	task_status_holder(const TaskKey *key);
+extern void task_status_forget(const TaskKey *key);
+extern void task_status_purge(Oid database, Oid keep_instance);
+
+#endif							/* REVENANT_WORKER_H */
