@@ -68,7 +68,7 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
 # In the order in which they are run. The debug build has its own functions, too.
 SQL_PARTS = head fence lease guard task usage created
 ifneq ($(REVENANT_DEBUG),)
-SQL_PARTS += $(patsubst sql/parts/%.sql,%,$(wildcard sql/parts/debug.sql))
+SQL_PARTS += debug
 endif
 
 DATA = $(wildcard sql/revenant--*--*.sql)

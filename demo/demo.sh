@@ -84,15 +84,14 @@ BEGIN
   END LOOP;
 END \$\$;"
 
-	local asked
-	asked=$(now alpha)
 	show alpha "SELECT revenant.create_task('ticker', 'CALL tick()', run_as => 'demo_app', backoff_min => '0');"
+	called=$asked
 	await alpha 10 'EXISTS (SELECT FROM ticks)'
 	show alpha "SELECT name, phase, node, pid, token FROM revenant.tasks;"
 
 	first_token=$(sql alpha 'SELECT max(token) FROM ticks')
 	holds 'the task writes, with a token' \
-		"first row $(sql alpha "$(milliseconds_since "$asked" 'SELECT min(at) FROM ticks')") ms after the call" \
+		"first row $(sql alpha "$(milliseconds_since "$called" 'SELECT min(at) FROM ticks')") ms after the call" \
 		"$(sql alpha "SELECT min(token) = max(token) AND min(token) = (SELECT token FROM revenant.tasks) FROM ticks")"
 }
 
@@ -113,15 +112,14 @@ kill_the_runner()
 {
 	step 'The process that runs it is terminated'
 
-	local asked
-	asked=$(now alpha)
 	show alpha "SELECT pg_terminate_backend(pid) FROM revenant.tasks WHERE name = 'ticker';"
+	called=$asked
 	await alpha 10 "EXISTS (SELECT FROM ticks WHERE token > $first_token)"
 	show alpha "SELECT name, phase, pid, token, restarts FROM revenant.tasks;"
 
 	second_token=$(sql alpha 'SELECT max(token) FROM ticks')
 	holds 'a terminated task is back, with a higher token' \
-		"after $(sql alpha "$(milliseconds_since "$asked" "SELECT min(at) FROM ticks WHERE token > $first_token")") ms" \
+		"after $(sql alpha "$(milliseconds_since "$called" "SELECT min(at) FROM ticks WHERE token > $first_token")") ms" \
 		"$(sql alpha "SELECT $second_token > $first_token AND count(DISTINCT pid) = 2 FROM ticks")"
 }
 
@@ -169,7 +167,7 @@ fail_over()
 
 	# What clients saw on alpha must be on beta. The last look comes before the
 	# stop; the rows between the two were seen by nobody.
-	local seen asked took
+	local seen called took
 	seen=$(sql alpha 'SELECT max(n) FROM ticks')
 	digest_of_old=$(digest alpha "$seen")
 	highest_token=$(sql alpha "SELECT greatest(
@@ -178,10 +176,10 @@ fail_over()
 	note "\$ pg_ctl stop --mode=immediate --pgdata=alpha"
 	cluster_stop alpha immediate
 
-	asked=$(now beta)
 	show beta 'SELECT pg_promote();'
+	called=$asked
 	await beta 30 "EXISTS (SELECT FROM ticks WHERE node = 'beta')"
-	took=$(sql beta "$(milliseconds_since "$asked" "SELECT min(at) FROM ticks WHERE node = 'beta'")")
+	took=$(sql beta "$(milliseconds_since "$called" "SELECT min(at) FROM ticks WHERE node = 'beta'")")
 	show beta "SELECT name, phase, node, pid, token FROM revenant.tasks;"
 
 	holds 'the task runs on the new primary within a second' "first row $took ms after the call" \
@@ -225,9 +223,6 @@ clean_up()
 # ---------------------------------------------------------------------------
 # Small questions
 # ---------------------------------------------------------------------------
-
-# now NAME: the time by that server, as a literal.
-now() { sql "$1" 'SELECT clock_timestamp()'; }
 
 # milliseconds_since TIME QUERY: a query for how long after it.
 milliseconds_since()

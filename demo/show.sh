@@ -6,6 +6,7 @@
 # the end. Needs cluster.sh.
 
 shown=''		# what the last show printed, without its indentation
+asked=''		# when it began, by that server's clock
 sqlstate=''		# of the first error in it, '' if there was none
 
 step_number=0
@@ -54,9 +55,20 @@ show_as()
 		prompt='=>'
 	fi
 	# psql echoes each line before it runs what it has read, so the lines of the
-	# script that come back in order are the ones to be given a prompt.
-	shown=$(client "$2" psql --no-psqlrc --echo-all --username="$1" --set=VERBOSITY=verbose \
-		--pset=footer=off --pset=null=NULL <<<"${3#$'\n'}" 2>&1) || true
+	# script that come back in order are the ones to be given a prompt. What is
+	# said before ECHO is set is not seen.
+	shown=$(client "$2" psql --no-psqlrc --quiet --username="$1" --set=VERBOSITY=verbose \
+		--pset=footer=off --pset=null=NULL 2>&1 <<-PSQL
+			SELECT clock_timestamp() AS asked \\gset
+			\\o $scratch/asked
+			\\qecho :asked
+			\\o
+			\\set QUIET off
+			\\set ECHO all
+			${3#$'\n'}
+		PSQL
+	) || true
+	asked=$(cat "$scratch/asked")
 	awk -v prompt="$2$prompt " -v more="$2${prompt/=/-} " \
 		-v bold="$bold" -v plain="$plain" -v red="$red" '
 		NR == FNR            { line[NR] = $0; lines = NR; next }

@@ -32,7 +32,7 @@ sub command
 	{
 		my ($where, $what) = @$step;
 		system(@psql, '-d', $where, '-c', $what) == 0
-		  or return [ 'sh', '-c', "echo 'Bail out! $what failed'; exit 1" ];
+		  or return [ 'printf', "not ok 1 - $what\n1..1\n" ];
 	}
 	return [ @psql, '-d', $database, '-f', $file ];
 }

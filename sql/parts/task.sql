@@ -1,0 +1,156 @@
+/* ---------------------------------------------------------------- tasks */
+
+-- What a task is. Written by create_task, drop_task, enable_task, disable_task and adopt only. Dumped.
+CREATE TABLE revenant.task (
+	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	command pg_catalog.text NOT NULL,
+	schedule pg_catalog.text,
+	timezone pg_catalog.text,
+	follower_command pg_catalog.text,
+	run_as pg_catalog.text NOT NULL,
+	run_as_oid pg_catalog.int8 NOT NULL,
+	restart pg_catalog.text NOT NULL,
+	max_restarts pg_catalog.int4 NOT NULL,
+	restart_window pg_catalog.interval NOT NULL,
+	backoff_min pg_catalog.interval NOT NULL,
+	backoff_max pg_catalog.interval NOT NULL,
+	timeout pg_catalog.interval,
+	catch_up pg_catalog.text NOT NULL,
+	claim_delay pg_catalog.interval NOT NULL,
+	lease pg_catalog.text,
+	settings pg_catalog.jsonb,
+	enabled pg_catalog.bool NOT NULL,
+	metadata pg_catalog.jsonb,
+	created_at pg_catalog.timestamptz NOT NULL,
+	system_identifier pg_catalog.int8 NOT NULL,
+	database_oid pg_catalog.int8 NOT NULL,
+	CONSTRAINT task_pkey PRIMARY KEY (name)
+);
+COMMENT ON TABLE revenant.task IS 'tasks as they were created; written by the functions of revenant only';
+REVOKE ALL ON TABLE revenant.task FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('revenant.task', '');
+
+-- What became of it. Written by its runner and by the supervisor. Not dumped.
+CREATE TABLE revenant.task_state (
+	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	node pg_catalog.text,
+	pid pg_catalog.int4,
+	token pg_catalog.int8,
+	started_at pg_catalog.timestamptz,
+	finished_at pg_catalog.timestamptz,
+	next_run pg_catalog.timestamptz,
+	runs pg_catalog.int8 NOT NULL,
+	failures pg_catalog.int8 NOT NULL,
+	restarts pg_catalog.int8 NOT NULL,
+	consecutive_failures pg_catalog.int4 NOT NULL,
+	last_success pg_catalog.timestamptz,
+	last_duration pg_catalog.interval,
+	last_error pg_catalog.text,
+	last_sqlstate pg_catalog.text,
+	last_exit pg_catalog.int4,
+	retry_at pg_catalog.timestamptz,
+	CONSTRAINT task_state_pkey PRIMARY KEY (name)
+);
+COMMENT ON TABLE revenant.task_state IS 'the latest run of each task; written by the workers of revenant only';
+REVOKE ALL ON TABLE revenant.task_state FROM PUBLIC;
+
+CREATE FUNCTION revenant.create_task(
+	name pg_catalog.text,
+	command pg_catalog.text,
+	schedule pg_catalog.text DEFAULT NULL,
+	timezone pg_catalog.text DEFAULT NULL,
+	follower_command pg_catalog.text DEFAULT NULL,
+	run_as pg_catalog.text DEFAULT NULL,
+	restart pg_catalog.text DEFAULT 'permanent',
+	max_restarts pg_catalog.int4 DEFAULT 5,
+	restart_window pg_catalog.interval DEFAULT '10 min',
+	backoff_min pg_catalog.interval DEFAULT '1 s',
+	backoff_max pg_catalog.interval DEFAULT '5 min',
+	timeout pg_catalog.interval DEFAULT NULL,
+	catch_up pg_catalog.text DEFAULT 'skip',
+	claim_delay pg_catalog.interval DEFAULT '0',
+	lease pg_catalog.text DEFAULT NULL,
+	settings pg_catalog.jsonb DEFAULT NULL,
+	enabled pg_catalog.bool DEFAULT true,
+	metadata pg_catalog.jsonb DEFAULT NULL
+) RETURNS pg_catalog.void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_create_task';
+COMMENT ON FUNCTION revenant.create_task(pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.int4, pg_catalog.interval, pg_catalog.interval, pg_catalog.interval, pg_catalog.interval, pg_catalog.text, pg_catalog.interval, pg_catalog.text, pg_catalog.jsonb, pg_catalog.bool, pg_catalog.jsonb)
+	IS 'a command that runs one at a time in the whole cluster, wherever the primary is: all the time, or by a schedule';
+REVOKE ALL ON FUNCTION revenant.create_task(pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.int4, pg_catalog.interval, pg_catalog.interval, pg_catalog.interval, pg_catalog.interval, pg_catalog.text, pg_catalog.interval, pg_catalog.text, pg_catalog.jsonb, pg_catalog.bool, pg_catalog.jsonb) FROM PUBLIC;
+
+CREATE FUNCTION revenant.drop_task(name pg_catalog.text) RETURNS pg_catalog.void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_drop_task';
+COMMENT ON FUNCTION revenant.drop_task(pg_catalog.text) IS 'removes a task; returns when its run has ended';
+REVOKE ALL ON FUNCTION revenant.drop_task(pg_catalog.text) FROM PUBLIC;
+
+CREATE FUNCTION revenant.enable_task(name pg_catalog.text) RETURNS pg_catalog.void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_enable_task';
+COMMENT ON FUNCTION revenant.enable_task(pg_catalog.text) IS 'lets a disabled task run again';
+REVOKE ALL ON FUNCTION revenant.enable_task(pg_catalog.text) FROM PUBLIC;
+
+CREATE FUNCTION revenant.disable_task(name pg_catalog.text) RETURNS pg_catalog.void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_disable_task';
+COMMENT ON FUNCTION revenant.disable_task(pg_catalog.text) IS 'stops a task until it is enabled again; returns when its run has ended';
+REVOKE ALL ON FUNCTION revenant.disable_task(pg_catalog.text) FROM PUBLIC;
+
+CREATE FUNCTION revenant.adopt() RETURNS pg_catalog.int8
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_adopt';
+COMMENT ON FUNCTION revenant.adopt() IS 'starts the tasks that came from another cluster or database by a dump, a template or pg_upgrade; returns how many';
+REVOKE ALL ON FUNCTION revenant.adopt() FROM PUBLIC;
+
+CREATE FUNCTION revenant.current_task() RETURNS pg_catalog.text
+LANGUAGE c STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'revenant_current_task';
+COMMENT ON FUNCTION revenant.current_task() IS 'within a run of a task: its name';
+REVOKE ALL ON FUNCTION revenant.current_task() FROM PUBLIC;
+
+CREATE FUNCTION revenant.current_token() RETURNS pg_catalog.int8
+LANGUAGE c STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'revenant_current_token';
+COMMENT ON FUNCTION revenant.current_token() IS 'within a run of a task: the fence token of this run';
+REVOKE ALL ON FUNCTION revenant.current_token() FROM PUBLIC;
+
+CREATE FUNCTION revenant._task_status(
+	OUT name pg_catalog.text, OUT phase pg_catalog.text, OUT pid pg_catalog.int4,
+	OUT next_run pg_catalog.timestamptz, OUT reason pg_catalog.text
+) RETURNS SETOF pg_catalog.record
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_task_status';
+REVOKE ALL ON FUNCTION revenant._task_status() FROM PUBLIC;
+
+CREATE VIEW revenant.tasks AS
+SELECT
+	t.name,
+	COALESCE(u.phase, CASE
+		WHEN NOT t.enabled THEN 'disabled'
+		WHEN pg_catalog.pg_is_in_recovery() THEN 'following'
+		ELSE 'scheduled' END) AS phase,
+	s.node,
+	COALESCE(u.pid, CASE WHEN s.started_at IS NOT NULL AND s.finished_at IS NULL THEN s.pid END) AS pid,
+	s.token,
+	s.started_at,
+	CASE
+		WHEN NOT t.enabled THEN NULL
+		WHEN u.name IS NOT NULL THEN u.next_run
+		ELSE COALESCE(s.retry_at, s.next_run) END AS next_run,
+	COALESCE(s.runs, 0::pg_catalog.int8) AS runs,
+	COALESCE(s.failures, 0::pg_catalog.int8) AS failures,
+	COALESCE(s.restarts, 0::pg_catalog.int8) AS restarts,
+	s.last_success,
+	s.last_duration,
+	s.last_error,
+	s.last_sqlstate,
+	s.last_exit,
+	CASE
+		WHEN u.name IS NOT NULL THEN u.reason
+		WHEN NOT t.enabled THEN 'it is disabled'
+		WHEN pg_catalog.pg_is_in_recovery() THEN 'this server is a standby'
+		ELSE 'the supervisor has not seen it yet' END AS reason,
+	t.schedule,
+	t.command,
+	t.run_as,
+	COALESCE(t.lease, 'task/'::pg_catalog.text OPERATOR(pg_catalog.||) t.name) AS lease,
+	t.enabled
+FROM revenant.task AS t
+LEFT JOIN revenant.task_state AS s ON s.name OPERATOR(pg_catalog.=) t.name
+LEFT JOIN revenant._task_status() AS u ON u.name OPERATOR(pg_catalog.=) t.name;
+COMMENT ON VIEW revenant.tasks IS 'tasks, what each does now, and how its latest runs went';
+REVOKE ALL ON TABLE revenant.tasks FROM PUBLIC;

@@ -1,0 +1,230 @@
+/*-------------------------------------------------------------------------
+ *
+ * ddl.c
+ *	  Commands that need a database for themselves, and our workers in it.
+ *
+ * DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE and CREATE
+ * DATABASE ... TEMPLATE fail while anybody is connected to the database. Ours
+ * are not to be in the way: before such a command the database is paused, its
+ * workers are ended, and the command begins when they are gone. Afterwards,
+ * whether it succeeded or not, the launcher is told to look again.
+ *
+ *		command				succeeds				fails
+ *		DROP				nothing to supervise	supervised again
+ *		RENAME				supervised again		supervised again
+ *		SET TABLESPACE		supervised again		supervised again
+ *		CREATE ... TEMPLATE both are supervised		supervised again
+ *
+ * NOTES
+ *	  The pause names this process and lapses when it is gone. While it lasts
+ *	  no slot of the database is given away (worker.c), so the launcher cannot
+ *	  start a supervisor behind our back.
+ *
+ *	  Nothing is paused before it is clear that the caller may run the command:
+ *	  otherwise anybody could stop the workers by trying. What else may be
+ *	  wrong with the command PostgreSQL finds out itself.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/syscache.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "ddl.h"
+#include "debug.h"
+#include "shmem.h"
+#include "worker.h"
+
+/* How long a command waits for the workers to be gone */
+#define STOP_TIMEOUT_US (10 * US_PER_S)
+
+static ProcessUtility_hook_type previous_process_utility = NULL;
+
+/* Whether the caller may create databases. */
+static bool
+may_create_databases(void)
+{
+	HeapTuple	tuple;
+	bool		result = false;
+
+	if (superuser())
+		return true;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (HeapTupleIsValid(tuple))
+	{
+		result = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+		ReleaseSysCache(tuple);
+	}
+	return result;
+}
+
+static bool
+is_template(Oid database)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+	bool		result = false;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		result = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+		ReleaseSysCache(tuple);
+	}
+	return result;
+}
+
+/* The string of an option of a statement, or NULL. */
+static const char *
+option(List *options, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+	{
+		DefElem    *element = lfirst_node(DefElem, cell);
+
+		if (strcmp(element->defname, name) == 0 && element->arg != NULL)
+			return defGetString(element);
+	}
+	return NULL;
+}
+
+/*
+ * The database that this statement needs for itself, if the caller may run
+ * it; InvalidOid for every other statement.
+ */
+static Oid
+database_to_pause(Node *statement)
+{
+	Oid			database = InvalidOid;
+
+	switch (nodeTag(statement))
+	{
+		case T_DropdbStmt:
+			database = get_database_oid(castNode(DropdbStmt, statement)->dbname, true);
+			if (database == MyDatabaseId || !OidIsValid(database) ||
+				!compat_database_ownercheck(database, GetUserId()))
+				return InvalidOid;
+			return database;
+
+		case T_RenameStmt:
+			if (castNode(RenameStmt, statement)->renameType != OBJECT_DATABASE)
+				return InvalidOid;
+			database = get_database_oid(castNode(RenameStmt, statement)->subname, true);
+			if (database == MyDatabaseId || !OidIsValid(database) ||
+				!compat_database_ownercheck(database, GetUserId()) || !may_create_databases())
+				return InvalidOid;
+			return database;
+
+		case T_AlterDatabaseStmt:
+			if (option(castNode(AlterDatabaseStmt, statement)->options, "tablespace") == NULL)
+				return InvalidOid;
+			database = get_database_oid(castNode(AlterDatabaseStmt, statement)->dbname, true);
+			if (database == MyDatabaseId || !OidIsValid(database) ||
+				!compat_database_ownercheck(database, GetUserId()))
+				return InvalidOid;
+			return database;
+
+		case T_CreatedbStmt:
+			{
+				const char *template = option(castNode(CreatedbStmt, statement)->options, "template");
+
+				if (!may_create_databases())
+					return InvalidOid;
+				/* the session's own database may be copied, too */
+				database = get_database_oid(template ? template : "template1", true);
+				if (!OidIsValid(database) ||
+					(!is_template(database) && !compat_database_ownercheck(database, GetUserId())))
+					return InvalidOid;
+				return database;
+			}
+
+		default:
+			return InvalidOid;
+	}
+}
+
+/* Ends the workers in a database and returns when their processes are gone; 55006 after ten seconds. */
+static void
+stop_workers(Oid database)
+{
+	int64		deadline_us = clock_now_us() + STOP_TIMEOUT_US;
+	long		pause_ms = 1;
+	int			pid;
+
+	while ((pid = worker_stop_database(database)) != 0)
+	{
+		if (clock_now_us() >= deadline_us)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("a worker of revenant is still connected to database \"%s\"", get_database_name(database)),
+					 pid > 0 ?
+					 errdetail("Process %d was told to end, and ends when its statement next checks for interrupts.", pid) :
+					 errdetail("It was just about to be started.")));
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 pause_ms, compat_wait_event("RevenantStopWorkers"));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		pause_ms = Min(pause_ms * 2, 20);
+	}
+}
+
+static void
+call_next(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+		  ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
+		  DestReceiver *dest, QueryCompletion *completion)
+{
+	if (previous_process_utility)
+		previous_process_utility(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
+	else
+		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
+				DestReceiver *dest, QueryCompletion *completion)
+{
+	Oid			database = InvalidOid;
+
+	/* none of them runs anywhere else */
+	if (context == PROCESS_UTILITY_TOPLEVEL && shmem_is_ready())
+		database = database_to_pause(pstmt->utilityStmt);
+
+	if (!OidIsValid(database) || !worker_pause(database))
+	{
+		call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
+		return;
+	}
+
+	PG_TRY();
+	{
+		stop_workers(database);
+		DEBUG_POINT("ddl-workers-stopped");
+		call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
+	}
+	PG_FINALLY();
+	{
+		worker_resume(database);
+	}
+	PG_END_TRY();
+}
+
+/* Called once, by _PG_init under shared_preload_libraries. */
+void
+ddl_install_hooks(void)
+{
+	previous_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+}
