@@ -25,19 +25,23 @@ row_renew()
 	release_for_clients bench 1
 }
 
-# The scripts name a client's lease by its number. A set has one token, so
-# that one definition serves all of them.
+# The scripts name a client's lease by its number. Tokens that are drawn in one
+# go follow one another, so the first one is all that the scripts need.
 acquire_for_clients()
 {
-	token[$1]=$(sql "$1" "SELECT revenant.acquire_all($(client_names "$2"), ttl => '1 h')")
+	token[$1]=$(sql "$1" "
+		SELECT min(token) FROM (
+			SELECT revenant.acquire(i::text, ttl => '1 h') AS token
+			  FROM generate_series(0, $2 - 1) AS i ORDER BY i) AS acquired
+		HAVING max(token) = min(token) + $2 - 1")
+	[ -n "${token[$1]}" ] || die 'the tokens do not follow one another'
 }
 
 release_for_clients()
 {
-	sql "$1" "SELECT revenant.release_all($(client_names "$2"), ${token[$1]})" >/dev/null
+	sql "$1" "SELECT revenant.release(i::text, ${token[$1]} + i)
+		FROM generate_series(0, $2 - 1) AS i" >/dev/null
 }
-
-client_names() { echo "(SELECT array_agg(i::text) FROM generate_series(0, $1 - 1) AS i)"; }
 
 # The least of three runs: what a server writes for itself is not ours.
 renewals_wal()
@@ -64,7 +68,7 @@ row_update()
 		acquire_for_clients bench "$clients"
 		sql bench "TRUNCATE bench.heartbeat;
 			INSERT INTO bench.heartbeat
-			SELECT i, ${token[bench]}, 'infinity' FROM generate_series(0, $clients - 1) AS i"
+			SELECT i, ${token[bench]} + i, 'infinity' FROM generate_series(0, $clients - 1) AS i"
 		versus renew_ours update_beside "$clients"
 		put_ratio "ttl: renew, $(clients "$clients")" "\`UPDATE\` of a row" 2.5
 		release_for_clients bench "$clients"
@@ -107,9 +111,8 @@ fill_with_leases()
 	sql "$1" "DO \$\$
 		BEGIN
 			FOR base IN 0 .. $2 - 1 BY 1000 LOOP
-				PERFORM revenant.acquire_all(
-					(SELECT array_agg('live-' || i) FROM generate_series(base, base + 999) AS i),
-					ttl => '1 day');
+				PERFORM revenant.acquire('live-' || i, ttl => '1 day')
+				   FROM generate_series(base, base + 999) AS i;
 				COMMIT;
 			END LOOP;
 		END \$\$"

@@ -29,6 +29,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -51,6 +52,9 @@
 #define STOP_TIMEOUT_US (10 * US_PER_S)
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
+
+static Oid	paused = InvalidOid;	/* the database that this transaction has paused */
+static bool databases_changed = false;	/* the launcher is to look when it ends */
 
 /* Whether the caller may create databases. */
 static bool
@@ -202,23 +206,35 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (context == PROCESS_UTILITY_TOPLEVEL && shmem_is_ready())
 		database = database_to_pause(pstmt->utilityStmt);
 
-	if (!OidIsValid(database) || !worker_pause(database))
+	if (IsA(pstmt->utilityStmt, CreatedbStmt) || IsA(pstmt->utilityStmt, AlterDatabaseStmt))
+		databases_changed = true;
+	if (OidIsValid(database) && !OidIsValid(paused) && worker_pause(database))
 	{
-		call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
-		return;
-	}
-
-	PG_TRY();
-	{
+		/* set first: on_xact_end() ends the pause whatever happens from here on */
+		paused = database;
 		stop_workers(database);
 		DEBUG_POINT("ddl-workers-stopped");
-		call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
 	}
-	PG_FINALLY();
-	{
-		worker_resume(database);
-	}
-	PG_END_TRY();
+	call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
+}
+
+/*
+ * The pause lasts until the command's transaction ends: a supervisor that came
+ * earlier would wait for the lock on the database, only to find it gone.
+ * (SET TABLESPACE ends one transaction half-way; from there on its own lock
+ * keeps everybody out.)
+ */
+static void
+on_xact_end(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+		return;
+	if (OidIsValid(paused))
+		worker_resume(paused);
+	else if (databases_changed)
+		worker_wake_launcher();
+	paused = InvalidOid;
+	databases_changed = false;
 }
 
 /* Called once, by _PG_init under shared_preload_libraries. */
@@ -227,4 +243,5 @@ ddl_install_hooks(void)
 {
 	previous_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
+	RegisterXactCallback(on_xact_end, NULL);
 }

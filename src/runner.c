@@ -197,7 +197,6 @@ claim(const RunnerSlot *slot)
 	pin("search_path", "pg_catalog");
 	pin("lock_timeout", "0");
 	pin("transaction_timeout", "0");
-	pin("synchronous_commit", "local");
 	pin("revenant.session_leases", "on");
 	pgstat_report_activity(STATE_RUNNING, "revenant: claiming the task's lease");
 
@@ -247,7 +246,19 @@ claim(const RunnerSlot *slot)
 	PopActiveSnapshot();
 	task_lease = MemoryContextStrdup(TopMemoryContext, row.lease);	/* for the life of this process */
 	task_command = MemoryContextStrdup(TopMemoryContext, row.command);
-	ForceSyncCommit();
+
+	/*
+	 * A fire time is durable before the run, so that no crash repeats it. A run
+	 * without one needs no flush: the token's mark is durable, and whatever the
+	 * command commits is behind this in the WAL.
+	 */
+	if (row.has_schedule)
+	{
+		pin("synchronous_commit", "local");
+		ForceSyncCommit();
+	}
+	else
+		pin("synchronous_commit", "off");
 	CommitTransactionCommand();
 
 	worker_runner_lead(me.slot, me.generation, task_token);

@@ -241,6 +241,17 @@ typedef struct Load
 	List	   *open_runs;		/* palloc'd names, in tick_context */
 } Load;
 
+/* The task begins anew. */
+static void
+forget_plan(Task *task)
+{
+	task->ready = false;
+	task->failures = 0;
+	task->backoff = false;
+	task->due_us = 0;
+	task->fire_at = 0;
+}
+
 static void
 load_task(Relation rel, HeapTuple tuple, void *arg)
 {
@@ -295,7 +306,7 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	if (found && task->ready &&
 		(task->has_schedule != row.has_schedule || task->created_at != row.created_at ||
 		 memcmp(&task->schedule, &row.schedule, sizeof(Schedule)) != 0))
-		task->ready = false;
+		forget_plan(task);
 	task->seen = true;
 	task->enabled = row.enabled;
 	task->native = row.native;
@@ -410,14 +421,7 @@ load(void *arg)
 		if (task->problem[0] == '\0' && (problem = task_role_problem(task->run_as, task->role)) != NULL)
 			strlcpy(task->problem, problem, sizeof(task->problem));
 		if (!task->enabled || !task->native || task->problem[0] != '\0')
-		{
-			/* it begins anew when it comes back */
-			task->ready = false;
-			task->failures = 0;
-			task->backoff = false;
-			task->due_us = 0;
-			task->fire_at = 0;
-		}
+			forget_plan(task);
 		else if (!task->ready)
 			make_ready(task, first_look);
 	}
@@ -565,6 +569,9 @@ write_ending(void *arg)
 	else
 		row_insert(rel, values, nulls);
 	table_close(rel, NoLock);
+
+	/* not flushed: the next run's start or the WAL writer does it; lost in a crash, the run was interrupted */
+	(void) set_config_option("synchronous_commit", "off", PGC_SUSET, PGC_S_OVERRIDE, GUC_ACTION_LOCAL, true, ERROR, false);
 }
 
 /* A run of a task ended: decide when the next one is due, and write both down. */
@@ -598,6 +605,8 @@ finish_run(Task *task, const RunnerSlot *slot)
 		ending.retry_at = clock_to_timestamp(task->due_us);
 	}
 	ending.failures = task->failures;
+	task->phase = PHASE_NEW;	/* its runner has moved it meanwhile */
+	publish(task, PHASE_SCHEDULED, 0, "its run has ended");
 	(void) guarded("write down how a run ended", write_ending, &ending);
 }
 
@@ -695,6 +704,8 @@ start(Task *task)
 		return true;
 	}
 
+	if (task->phase == PHASE_NEW)
+		publish(task, PHASE_SCHEDULED, 0, "");
 	publish(task, PHASE_CLAIMING, 0, "waits for its lease");
 	worker_prepare(&worker, "revenant runner", "", "revenant_runner_main");
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "revenant runner for %.*s",
@@ -987,6 +998,9 @@ tick(void)
 		if (!leading && guc_enabled)
 			return;
 	}
+	/* a run that ended belongs to a task that is known */
+	if (loaded_us == 0)
+		reload();
 	collect();
 	if (seen_changes != worker_supervisor_changes(me.slot) || roles_changed || loaded_us == 0 ||
 		clock_now_us() - loaded_us >= LOAD_EVERY_US)

@@ -1,1 +1,2 @@
-SELECT :client_id::text, :token::bigint;
+\set mine :token + :client_id
+SELECT :client_id::text, :mine::bigint;

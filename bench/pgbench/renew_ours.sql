@@ -1,1 +1,2 @@
-SELECT revenant.renew(:client_id, :token);
+\set mine :token + :client_id
+SELECT revenant.renew(:client_id, :mine);

@@ -4,26 +4,26 @@ FROM pg_catalog.pg_extension
 WHERE extname = 'revenant';
 
 -- Functions that PUBLIC may run: none.
-SELECT p.oid::regprocedure AS function
+SELECT p.oid::regprocedure::text AS function
 FROM pg_catalog.pg_proc AS p
 WHERE p.pronamespace = 'revenant'::regnamespace
 	AND EXISTS (
 		SELECT FROM pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS acl
 		WHERE acl.grantee = 0)
-ORDER BY function::text;
+ORDER BY function;
 
 -- Tables and views that PUBLIC may read: none.
-SELECT c.oid::regclass AS relation
+SELECT c.oid::regclass::text AS relation
 FROM pg_catalog.pg_class AS c
 WHERE c.relnamespace = 'revenant'::regnamespace
 	AND EXISTS (SELECT FROM pg_catalog.aclexplode(c.relacl) AS acl WHERE acl.grantee = 0)
-ORDER BY relation::text;
+ORDER BY relation;
 
 -- Functions with the rights of their owner: none.
-SELECT p.oid::regprocedure AS function
+SELECT p.oid::regprocedure::text AS function
 FROM pg_catalog.pg_proc AS p
 WHERE p.pronamespace = 'revenant'::regnamespace AND p.prosecdef
-ORDER BY function::text;
+ORDER BY function;
 
 -- Public functions and views without a comment: none.
 SELECT p.oid::regprocedure::text AS object
