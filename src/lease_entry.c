@@ -294,10 +294,24 @@ lease_entry_reap(void)
 	}
 }
 
+/* Whether the entry is of a session that is gone, or lost its lock: nobody may ever ask for that name again. */
+static bool
+is_abandoned(LeaseEntry *entry)
+{
+	LOCKTAG		tag = lease_lock_hold(&entry->key);
+	LeaseHold	now,
+				next;
+
+	lease_entry_snapshot(entry, &now, &next);
+	return next.scope == LEASE_FREE && now.scope == LEASE_SESSION &&
+		!lease_hold_has_lock(&now, &tag, ExclusiveLock);
+}
+
 /*
- * Deletes what a database has no use for: free entries, and everything of
- * instances of the extension other than `keep_instance` (InvalidOid: of all).
- * What is pinned stays; its user is still there.
+ * Deletes what a database has no use for: free entries, those that sessions
+ * left behind, and everything of instances of the extension other than
+ * `keep_instance` (InvalidOid: of all). What is pinned stays; its user is
+ * still there. While a partition is locked nobody can pin what is in it.
  */
 void
 lease_entry_purge(Oid database, Oid keep_instance)
@@ -310,7 +324,7 @@ lease_entry_purge(Oid database, Oid keep_instance)
 	{
 		if (entry->key.database != database || pg_atomic_read_u32(&entry->pins) > 0)
 			continue;
-		if (entry->key.instance != keep_instance || is_disposable(entry))
+		if (entry->key.instance != keep_instance || is_disposable(entry) || is_abandoned(entry))
 		{
 			entry_dispose(entry);
 			dshash_delete_current(&scan);

@@ -222,6 +222,21 @@ worker_wake_hungry(void)
 	LWLockRelease(&shared->lock);
 }
 
+/* Has the launcher probe a database, at once. The caller holds the lock. */
+static void
+want(Oid database)
+{
+	for (int i = 0; i < shared->nwanted; i++)
+	{
+		if (shared->wanted[i] == database)
+			return;
+	}
+	if (shared->nwanted < WANTED_MAX)
+		shared->wanted[shared->nwanted++] = database;
+	else
+		shared->all_wanted = true;
+}
+
 /*
  * The extension was created or dropped in this database, and that is
  * committed. Called in a commit callback; never raises.
@@ -244,12 +259,8 @@ worker_extension_changed(Oid database)
 			wake(slot->pid, slot->procno);
 		}
 	}
-	for (int i = 0; i < shared->nwanted && !known; i++)
-		known = shared->wanted[i] == database;
-	if (!known && shared->nwanted < WANTED_MAX)
-		shared->wanted[shared->nwanted++] = database;
-	else if (!known)
-		shared->all_wanted = true;
+	if (!known)
+		want(database);
 	wake(shared->launcher_pid, shared->launcher_procno);
 	LWLockRelease(&shared->lock);
 }
@@ -785,6 +796,7 @@ worker_resume(Oid database)
 		if (shared->pauses[i].database == database && shared->pauses[i].pid == MyProcPid)
 		{
 			shared->pauses[i].database = InvalidOid;
+			want(database);
 			break;
 		}
 	}
