@@ -31,10 +31,10 @@ acquire_for_clients()
 {
 	token[$1]=$(sql "$1" "
 		SELECT min(token) FROM (
-			SELECT revenant.acquire(i::text, ttl => '1 h') AS token
+			SELECT revenant.try_acquire(i::text, ttl => '1 h') AS token
 			  FROM generate_series(0, $2 - 1) AS i ORDER BY i) AS acquired
-		HAVING max(token) = min(token) + $2 - 1")
-	[ -n "${token[$1]}" ] || die 'the tokens do not follow one another'
+		HAVING count(token) = $2 AND max(token) = min(token) + $2 - 1")
+	[ -n "${token[$1]}" ] || die 'the leases are not free, or their tokens do not follow one another'
 }
 
 release_for_clients()

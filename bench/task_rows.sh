@@ -154,7 +154,7 @@ due_tasks()
 
 	asked=$(sql due "
 		BEGIN;
-		SELECT revenant.create_task('due-$1-' || i, 
+		SELECT revenant.create_task('due-$1-' || i,
 			'INSERT INTO bench.done VALUES ($1, ' || i || ', clock_timestamp())', backoff_min => '5 min')
 		  FROM generate_series(1, 1000) AS i \\g /dev/null
 		SELECT clock_timestamp();

@@ -226,11 +226,12 @@ await()
 
 	sql "$1" "DO \$await\$
 		BEGIN
-			FOR i IN 1 .. $2 / $interval LOOP
+			FOR look IN 1 .. $2 / $interval LOOP
 				IF ($3) THEN
 					RETURN;
 				END IF;
 				PERFORM pg_catalog.pg_sleep($interval);
+				PERFORM pg_catalog.pg_stat_clear_snapshot();
 			END LOOP;
 			RAISE EXCEPTION USING MESSAGE = 'not true within $2 s on $1',
 				DETAIL = \$condition\$$3\$condition\$;

@@ -54,6 +54,8 @@
 #define LONGEST_SLEEP_MS 60000
 #define STANDBY_PROBE_US (10 * US_PER_S)
 #define RETRY_US (1 * US_PER_S)
+#define LONGEST_RETRY_US (8 * US_PER_S)
+#define HEALTHY_US (60 * US_PER_S)
 
 /* What the launcher remembers of a database between two ticks. */
 typedef struct KnownDatabase
@@ -63,6 +65,7 @@ typedef struct KnownDatabase
 	bool		wanted;			/* ... and is to have a supervisor */
 	bool		absent;			/* lacks the extension */
 	int64		started_us;		/* when its last supervisor was started; 0: never */
+	int64		retry_us;		/* how long after that the next one may be */
 	int64		absent_since_us;
 	bool		complained;		/* no worker could be started, and the log says so */
 } KnownDatabase;
@@ -274,6 +277,11 @@ start_supervisor(KnownDatabase *known, int slot, uint32 generation)
 	worker.bgw_notify_pid = MyProcPid;
 	StaticAssertStmt(sizeof(extra) <= BGW_EXTRALEN, "bgw_extra is too small");
 	memcpy(worker.bgw_extra, &extra, sizeof(extra));
+	/* the first time again after a second, then ever less often, unless it lived for a while */
+	if (known->started_us == 0 || clock_now_us() - known->started_us > HEALTHY_US)
+		known->retry_us = RETRY_US;
+	else
+		known->retry_us = Min(known->retry_us * 2, LONGEST_RETRY_US);
 	known->started_us = clock_now_us();
 	return RegisterDynamicBackgroundWorker(&worker, NULL);
 }
@@ -316,11 +324,11 @@ start_supervisors(long *sleep_ms)
 		slot = worker_supervisor_reserve(known->oid, &generation);
 		if (slot == RESERVE_RUNNING)
 			continue;
-		if (slot >= 0 && known->started_us != 0 && now - known->started_us < RETRY_US)
+		if (slot >= 0 && known->started_us != 0 && now - known->started_us < known->retry_us)
 		{
-			/* it ended soon after it began: once a second is enough */
+			/* it ended soon after it began */
 			worker_supervisor_free(slot, generation);
-			*sleep_ms = Min(*sleep_ms, RETRY_US / US_PER_MS);
+			*sleep_ms = Min(*sleep_ms, (known->started_us + known->retry_us - now) / US_PER_MS + 1);
 			continue;
 		}
 		if (slot >= 0 && start_supervisor(known, slot, generation))

@@ -243,7 +243,7 @@ withdraw(LeaseOp *op, const LOCKTAG *hold_lock)
 {
 	bool		session = op->locked;
 
-	LockRelease(hold_lock, ExclusiveLock, session);
+	lease_unlock(hold_lock, ExclusiveLock, session);
 	op->locked = false;
 	lease_xact_forget(op);
 }
@@ -391,12 +391,13 @@ lease_acquire(const LeaseRequest *request)
 		return token;
 	}
 
+	/* before the wait: one that ends in an error may have been granted all the same */
+	op->locked = session;
 	if (!lease_wait_lock(&hold_lock, ExclusiveLock, session, until_us))
 	{
 		lease_xact_forget(op);
 		return 0;
 	}
-	op->locked = session;
 	clear_dead(entry);
 	settle(entry, request->name);
 
@@ -680,11 +681,11 @@ sweep_one(const char *name)
 	lease_key_make(&key, name);
 	hold_lock = lease_lock_hold(&key);
 	fence_lock = lease_lock_fence(&key);
-	if (LockAcquire(&hold_lock, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	if (!lease_wait_lock(&hold_lock, ExclusiveLock, false, 0))
 		return false;
-	if (LockAcquire(&fence_lock, TAKEOVER_MODE, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	if (!lease_wait_lock(&fence_lock, TAKEOVER_MODE, false, 0))
 	{
-		LockRelease(&hold_lock, ExclusiveLock, false);
+		lease_unlock(&hold_lock, ExclusiveLock, false);
 		return false;
 	}
 	entry = find_entry(&key, name);

@@ -35,7 +35,39 @@
 #include "lease_wait.h"
 #include "locktag.h"
 
-/* lock_timeout within a subtransaction; false when it was our bound that ended the wait. */
+/*
+ * Takes or gives back a lock at transaction level as the transaction's own:
+ * not as the portal's that runs this statement, since a lock that was taken in a
+ * subtransaction of ours goes to the transaction, and is found there.
+ */
+static LockAcquireResult
+acquire(const LOCKTAG *tag, LOCKMODE mode, bool session, bool dont_wait)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	LockAcquireResult result;
+
+	CurrentResourceOwner = CurTransactionResourceOwner; /* an error resets it, too */
+	result = LockAcquire(tag, mode, session, dont_wait);
+	CurrentResourceOwner = owner;
+	return result;
+}
+
+/* Gives back a lock that lease_wait_lock() took, before the end of the transaction. */
+void
+lease_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	LockRelease(tag, mode, session);
+	CurrentResourceOwner = owner;
+}
+
+/*
+ * lock_timeout within a subtransaction; false when it was our bound that ended
+ * the wait. A lock at session level may be granted in the very moment in which
+ * the wait is given up: the lock manager then keeps it, so it counts as granted.
+ */
 static bool
 wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int bound_ms)
 {
@@ -51,7 +83,7 @@ wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int bound_ms)
 	{
 		if (ours)
 			LockTimeout = bound_ms;
-		(void) LockAcquire(tag, mode, session, false);
+		(void) acquire(tag, mode, session, false);
 		LockTimeout = users_timeout;
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
@@ -71,7 +103,7 @@ wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int bound_ms)
 		if (!ours || error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
 			ReThrowError(error);
 		FreeErrorData(error);
-		granted = false;
+		granted = session && compat_lock_held_by_me(tag, mode);
 	}
 	PG_END_TRY();
 	return granted;
@@ -88,10 +120,10 @@ lease_wait_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 {
 	if (until_us == WAIT_FOREVER)
 	{
-		(void) LockAcquire(tag, mode, session, false);
+		(void) acquire(tag, mode, session, false);
 		return true;
 	}
-	if (LockAcquire(tag, mode, session, true) != LOCKACQUIRE_NOT_AVAIL)
+	if (acquire(tag, mode, session, true) != LOCKACQUIRE_NOT_AVAIL)
 		return true;
 	for (;;)
 	{

@@ -12,6 +12,7 @@
 #define WAIT_FOREVER INT64CONST(-1)
 
 extern bool lease_wait_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us);
+extern void lease_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session);
 extern bool lease_wait_lapse(LeaseEntry *entry, int64 until_us);
 
 #endif							/* REVENANT_LEASE_WAIT_H */

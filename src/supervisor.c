@@ -33,6 +33,8 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -140,10 +142,12 @@ static MemoryContext tick_context = NULL;
 static Oid	instance = InvalidOid;	/* of the extension; InvalidOid: not known yet */
 static bool extension_present = false;
 static bool leading = false;	/* the era was entered */
+static int	foreign = 0;		/* tasks that wait for adopt() */
 static bool roles_changed = true;
 static uint32 seen_changes = 0;
 static int64 loaded_us = 0;		/* 0: never */
 static int64 swept_us = 0;
+static int64 pruned_us = 0;
 static int64 wake_us = 0;		/* when the next tick must come at the latest */
 static int64 complained_us = 0;
 static uint32 complained_hash = 0;
@@ -225,7 +229,8 @@ publish(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason)
 	if (task->phase == phase && task->reason_hash == hash)
 		return;
 	changed = task_status_set(&task->key, task->name, phase, next_run, reason);
-	if (changed && phase == PHASE_HELD && task->phase != PHASE_HELD)
+	/* what holds all tasks alike is not said for each */
+	if (changed && phase == PHASE_HELD && reason == task->problem)
 		ereport(LOG,
 				(errmsg("task \"%s\" is held: %s", task->name, reason)));
 	task->phase = phase;
@@ -237,8 +242,9 @@ publish(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason)
 /* What the rows say; visited with the table open. */
 typedef struct Load
 {
-	TupleDesc	desc;
 	List	   *open_runs;		/* palloc'd names, in tick_context */
+	int			foreign;		/* tasks that wait for adopt() */
+	bool		gone;			/* the table is not there any more */
 } Load;
 
 /* The task begins anew. */
@@ -258,9 +264,12 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	TaskRow		row;
 	TaskKey		key;
 	Task	   *task;
+	const char *unreadable = NULL;
 	bool		found;
-	MemoryContext old = CurrentMemoryContext;
+	bool		isnull;
+	MemoryContext old = MemoryContextSwitchTo(tick_context);
 	ResourceOwner owner = CurrentResourceOwner;
+	char	   *name = TextDatumGetCString(heap_getattr(tuple, ATT_TASK_NAME, RelationGetDescr(rel), &isnull));
 
 	/* a row that cannot be read is that task's trouble alone */
 	BeginInternalSubTransaction(NULL);
@@ -279,27 +288,20 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
 		memset(&row, 0, sizeof(row));
-		row.schedule_problem = psprintf("its row cannot be read: %s", error->message);
+		row.enabled = row.native = true;
+		row.run_as = "";
+		unreadable = error->message;
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(old);
 	CurrentResourceOwner = owner;
-	if (row.name == NULL)
-	{
-		if (clock_now_us() - complained_us > COMPLAIN_EVERY_US)
-		{
-			complained_us = clock_now_us();
-			ereport(LOG, (errmsg("a task is ignored: %s", row.schedule_problem)));
-		}
-		return;
-	}
 
-	task_key(&key, MyDatabaseId, instance, row.name);
+	task_key(&key, MyDatabaseId, instance, name);
 	task = hash_search(tasks, &key, HASH_ENTER, &found);
 	if (!found)
 	{
 		memset((char *) task + sizeof(TaskKey), 0, sizeof(Task) - sizeof(TaskKey));
-		strlcpy(task->name, row.name, sizeof(task->name));
+		strlcpy(task->name, name, sizeof(task->name));
 		task->slot = -1;
 	}
 	/* another schedule is another grid */
@@ -318,7 +320,9 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	task->backoff_max_us = row.backoff_max_us;
 	task->claim_delay_us = row.claim_delay_us;
 	task->created_at = row.created_at;
-	if (row.schedule_problem != NULL)
+	if (unreadable != NULL)
+		snprintf(task->problem, sizeof(task->problem), "its row cannot be read: %s", unreadable);
+	else if (row.schedule_problem != NULL)
 		snprintf(task->problem, sizeof(task->problem), "its schedule cannot be used: %s", row.schedule_problem);
 	else
 		task->problem[0] = '\0';
@@ -404,9 +408,15 @@ load(void *arg)
 	while ((task = hash_seq_search(&all)) != NULL)
 		task->seen = false;
 
-	rel = table_open(oids.task, AccessShareLock);
+	/* DROP EXTENSION may be committed just now: then the next tick sees that it is gone */
+	rel = try_relation_open(oids.task, AccessShareLock);
+	if (rel == NULL)
+	{
+		result->gone = true;
+		return;
+	}
 	row_visit(rel, load_task, NULL);
-	table_close(rel, AccessShareLock);
+	relation_close(rel, AccessShareLock);
 	rel = table_open(oids.task_state, AccessShareLock);
 	row_visit(rel, load_state, result);
 	table_close(rel, AccessShareLock);
@@ -418,6 +428,8 @@ load(void *arg)
 
 		if (!task->seen)
 			continue;
+		if (!task->native)
+			result->foreign++;
 		if (task->problem[0] == '\0' && (problem = task_role_problem(task->run_as, task->role)) != NULL)
 			strlcpy(task->problem, problem, sizeof(task->problem));
 		if (!task->enabled || !task->native || task->problem[0] != '\0')
@@ -473,6 +485,12 @@ close_interrupted(void *arg)
 	table_close(rel, NoLock);
 }
 
+static bool
+is_known(const TaskKey *key)
+{
+	return hash_search(tasks, key, HASH_FIND, NULL) != NULL;
+}
+
 /* Reads the rows again, and closes the runs that ended without a word. */
 static void
 reload(void)
@@ -482,13 +500,28 @@ reload(void)
 	uint32		changes = worker_supervisor_changes(me.slot);
 
 	roles_changed = false;
-	if (!guarded("read its tasks", load, &result))
+	if (!guarded("read its tasks", load, &result) || result.gone)
 	{
 		roles_changed = true;
+		if (result.gone)
+		{
+			extension_forget();
+			sleep_at_most(0);
+		}
 		return;
 	}
+	if (result.foreign > foreign)
+		ereport(LOG,
+				(errmsg("%d tasks are held until revenant.adopt() is called", result.foreign),
+				 errdetail("They were made in another database or cluster.")));
+	foreign = result.foreign;
 	seen_changes = changes;
 	loaded_us = clock_now_us();
+	if (loaded_us - pruned_us >= SWEEP_EVERY_US)
+	{
+		pruned_us = loaded_us;
+		task_status_prune(MyDatabaseId, is_known);
+	}
 
 	foreach(cell, result.open_runs)
 	{
@@ -682,7 +715,7 @@ start(Task *task)
 	if (problem != NULL)
 	{
 		strlcpy(task->problem, problem, sizeof(task->problem));
-		publish(task, PHASE_HELD, 0, problem);
+		publish(task, PHASE_HELD, 0, task->problem);
 		return true;
 	}
 	extra.slot = worker_runner_reserve(&task->key, task->name, task->role, task->fire_at, &extra.generation);
@@ -980,7 +1013,6 @@ sweep(void)
 static void
 tick(void)
 {
-	AcceptInvalidationMessages();
 	if (!guarded("look for the extension", look_for_extension, NULL))
 		return;
 	if (!extension_present)
@@ -1060,6 +1092,7 @@ revenant_supervisor_main(Datum main_arg)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(me.database, InvalidOid, 0);
 	pin_settings();
+	pgstat_report_activity(STATE_IDLE, NULL);
 	CacheRegisterSyscacheCallback(AUTHOID, on_role_change, (Datum) 0);
 
 	tick_context = AllocSetContextCreate(TopMemoryContext, "revenant supervisor tick", ALLOCSET_DEFAULT_SIZES);

@@ -961,18 +961,26 @@ task_status_hold(const TaskKey *key, const char *name)
 	return true;
 }
 
+/* The process whose hold is still good, or 0. */
+static int
+holder_of(const TaskStatus *status)
+{
+	if (worker_is_alive(status->hold_pid, status->hold_procno) &&
+		compat_proc_lxid(GetPGProcByNumber(status->hold_procno)) == status->hold_lxid)
+		return status->hold_pid;
+	return 0;
+}
+
 /* The process that keeps a task from being started, or 0. */
 int
 task_status_holder(const TaskKey *key)
 {
 	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, false);
-	int			holder = 0;
+	int			holder;
 
 	if (status == NULL)
 		return 0;
-	if (worker_is_alive(status->hold_pid, status->hold_procno) &&
-		compat_proc_lxid(GetPGProcByNumber(status->hold_procno)) == status->hold_lxid)
-		holder = status->hold_pid;
+	holder = holder_of(status);
 	dshash_release_lock(shmem_table(SHARED_TASKS), status);
 	return holder;
 }
@@ -996,6 +1004,25 @@ task_status_purge(Oid database, Oid keep_instance)
 	while ((status = dshash_seq_next(&scan)) != NULL)
 	{
 		if (status->key.database == database && status->key.instance != keep_instance)
+		{
+			dshash_delete_current(&scan);
+			shmem_account(-(int64) sizeof(TaskStatus));
+		}
+	}
+	dshash_seq_term(&scan);
+}
+
+/* Forgets those that the caller does not know, and that nobody holds. */
+void
+task_status_prune(Oid database, bool (*is_known) (const TaskKey *key))
+{
+	dshash_seq_status scan;
+	TaskStatus *status;
+
+	dshash_seq_init(&scan, shmem_table(SHARED_TASKS), true);
+	while ((status = dshash_seq_next(&scan)) != NULL)
+	{
+		if (status->key.database == database && !is_known(&status->key) && holder_of(status) == 0)
 		{
 			dshash_delete_current(&scan);
 			shmem_account(-(int64) sizeof(TaskStatus));

@@ -144,6 +144,7 @@ extern bool task_status_get(const TaskKey *key, TaskStatus *copy);
 extern bool task_status_hold(const TaskKey *key, const char *name);
 extern int	task_status_holder(const TaskKey *key);
 extern void task_status_forget(const TaskKey *key);
+extern void task_status_prune(Oid database, bool (*is_known) (const TaskKey *key));
 extern void task_status_purge(Oid database, Oid keep_instance);
 
 #endif							/* REVENANT_WORKER_H */
