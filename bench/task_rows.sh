@@ -56,13 +56,13 @@ restart_tasks()
 
 	for ((i = 1; i <= times; i++)); do
 		cat <<-SQL
-			SELECT revenant.create_task('bench-$i', 'INSERT INTO bench.run VALUES ($i, pg_backend_pid(), clock_timestamp()); SELECT pg_sleep(3600)', backoff_min => '0') \\g /dev/null
+			SELECT revenant.create_task('bench-restart-$i', 'INSERT INTO bench.run VALUES ($i, pg_backend_pid(), clock_timestamp()); SELECT pg_sleep(3600)', backoff_min => '0') \\g /dev/null
 			SELECT bench.await('(SELECT count(*) = 1 FROM bench.run WHERE i = $i)') \\g /dev/null
 			SELECT pg_sleep(0.02) \\g /dev/null
 			INSERT INTO bench.killed SELECT i, pid, clock_timestamp() FROM bench.run WHERE i = $i;
 			SELECT pg_terminate_backend(pid) FROM bench.killed WHERE i = $i \\g /dev/null
 			SELECT bench.await('(SELECT count(*) = 2 FROM bench.run WHERE i = $i)') \\g /dev/null
-			SELECT revenant.drop_task('bench-$i') \\g /dev/null
+			SELECT revenant.drop_task('bench-restart-$i') \\g /dev/null
 		SQL
 	done
 }

@@ -51,7 +51,8 @@ on_namespace_change(Datum arg, int cacheid, uint32 hashvalue)
 static void
 on_relation_change(Datum arg, Oid relation)
 {
-	if (relation == InvalidOid || relation == cache.lease || relation == cache.task)
+	if (relation == InvalidOid || relation == cache.lease || relation == cache.task ||
+		relation == cache.task_state)
 		cache_valid = false;
 }
 

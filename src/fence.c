@@ -44,6 +44,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 
+#include "compat.h"
 #include "debug.h"
 #include "extension.h"
 #include "fence.h"
@@ -86,6 +87,7 @@ fence_state_params(void)
 		.entry_size = sizeof(DatabaseState),
 		.compare_function = dshash_memcmp,
 		.hash_function = dshash_memhash,
+		COMPAT_DSHASH_COPY
 	};
 
 	return &params;

@@ -29,10 +29,8 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
@@ -74,6 +72,7 @@ static MemoryContext cache_context = NULL;
 static HTAB *entries = NULL;
 static HTAB *known = NULL;		/* Oid: relations that an entry depends on */
 static uint64 invalidations = 0;
+static bool looking = false;
 
 static ExecutorCheckPerms_hook_type previous_checkperms_hook = NULL;
 static object_access_hook_type previous_object_access_hook = NULL;
@@ -106,46 +105,53 @@ cache_create(void)
 static void
 on_relation_change(Datum arg, Oid relid)
 {
-	if (known == NULL)
-		return;
-	if (relid != InvalidOid && hash_search(known, &relid, HASH_FIND, NULL) == NULL)
-		return;
-	invalidations++;
+	/* in the middle of a look everything counts: what it depends on is not known yet */
+	if (looking || (known != NULL &&
+					(relid == InvalidOid || hash_search(known, &relid, HASH_FIND, NULL) != NULL)))
+		invalidations++;
 }
 
-/* The lease that a table's own guard trigger names, appended to `leases`. */
+/*
+ * The lease that a table's own guard trigger names, appended to `leases`. Read
+ * from pg_trigger without opening the table: a statement is not to wait for a
+ * lock on a partition that it does not touch.
+ */
 static List *
 own_guards(Oid relid, List *leases)
 {
-	Relation	rel = try_relation_open(relid, AccessShareLock);
 	Oid			guard = extension_get()->guard_function;
+	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
 
-	if (rel == NULL)
-		return leases;
-	if (rel->trigdesc != NULL)
+	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+	scan = systable_beginscan(rel, TriggerRelidNameIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		for (int i = 0; i < rel->trigdesc->numtriggers; i++)
-		{
-			Trigger    *trigger = &rel->trigdesc->triggers[i];
+		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		bool		isnull;
+		Datum		args;
 
-			if (trigger->tgfoid == guard && trigger->tgenabled != TRIGGER_DISABLED &&
-				trigger->tgnargs == 1)
-				leases = lappend(leases, pstrdup(trigger->tgargs[0]));
-		}
+		if (trigger->tgfoid != guard || trigger->tgenabled == TRIGGER_DISABLED || trigger->tgnargs != 1)
+			continue;
+		args = heap_getattr(tuple, Anum_pg_trigger_tgargs, RelationGetDescr(rel), &isnull);
+		if (!isnull)			/* the one argument, ended by a zero byte */
+			leases = lappend(leases, pstrdup(VARDATA_ANY(DatumGetByteaPP(args))));
 	}
-	relation_close(rel, AccessShareLock);
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
 	return leases;
 }
 
-/* The direct parents (up) or children of a relation, by pg_inherits. */
+/* Adds the direct parents (up) or children of a relation, by pg_inherits, to a list of those that are not in `seen`. */
 static List *
-neighbours(Oid relid, bool up)
+add_neighbours(List *oids, HTAB *seen, Oid relid, bool up)
 {
 	Relation	rel = table_open(InheritsRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	List	   *oids = NIL;
 
 	ScanKeyInit(&key, up ? Anum_pg_inherits_inhrelid : Anum_pg_inherits_inhparent,
 				BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
@@ -154,42 +160,79 @@ neighbours(Oid relid, bool up)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_inherits row = (Form_pg_inherits) GETSTRUCT(tuple);
+		Oid			oid = up ? row->inhparent : row->inhrelid;
+		bool		found;
 
-		oids = lappend_oid(oids, up ? row->inhparent : row->inhrelid);
+		hash_search(seen, &oid, HASH_ENTER, &found);
+		if (!found)
+			oids = lappend_oid(oids, oid);
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return oids;
 }
 
-/* Everything above or below a relation, itself not included. */
+/* A relation, everything above it, and everything below it. */
 static List *
-relatives(Oid relid, bool up)
+relatives(Oid relid)
 {
-	List	   *all = neighbours(relid, up);
+	HASHCTL		info = {.keysize = sizeof(Oid),.entrysize = sizeof(Oid),.hcxt = CurrentMemoryContext};
+	HTAB	   *seen = hash_create("revenant relatives", 64, &info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	List	   *above = NIL;
+	List	   *below = NIL;
 
-	/* the list grows at its end while we walk it */
-	for (int i = 0; i < list_length(all); i++)
-		all = list_concat_unique_oid(all, neighbours(list_nth_oid(all, i), up));
-	return all;
+	hash_search(seen, &relid, HASH_ENTER, NULL);
+	/* the lists grow at their ends while we walk them */
+	above = add_neighbours(above, seen, relid, true);
+	for (int i = 0; i < list_length(above); i++)
+		above = add_neighbours(above, seen, list_nth_oid(above, i), true);
+	below = add_neighbours(below, seen, relid, false);
+	for (int i = 0; i < list_length(below); i++)
+		below = add_neighbours(below, seen, list_nth_oid(below, i), false);
+	hash_destroy(seen);
+	return lcons_oid(relid, list_concat(above, below));
 }
 
-/* Finds out who guards a table, and remembers what that depends on. */
+/* One look: who guards a table. The names are in the caller's context. */
+static List *
+look(Oid relid, List **relations)
+{
+	List	   *leases = NIL;
+	ListCell   *cell;
+
+	*relations = relatives(relid);
+	foreach(cell, *relations)
+		leases = own_guards(lfirst_oid(cell), leases);
+	return leases;
+}
+
+/* Finds out who guards a table, and remembers it with what it depends on. */
 static List *
 find_guards(Oid relid)
 {
 	MemoryContext old;
-	List	   *relations = list_make1_oid(relid);
-	List	   *leases = NIL;
+	List	   *relations;
+	List	   *leases;
 	ListCell   *cell;
 	uint64		before;
 	GuardEntry *entry;
 
-	relations = list_concat(relations, relatives(relid, true));
-	if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE || has_subclass(relid))
-		relations = list_concat_unique_oid(relations, relatives(relid, false));
+	looking = true;
+	PG_TRY();
+	{
+		do
+		{
+			AcceptInvalidationMessages();
+			before = invalidations;
+			leases = look(relid, &relations);
+		} while (before != invalidations);
+	}
+	PG_FINALLY();
+	{
+		looking = false;
+	}
+	PG_END_TRY();
 
-	/* registered first: an invalidation during the look must be noticed */
 	if (entries == NULL)
 		cache_create();
 	foreach(cell, relations)
@@ -198,15 +241,11 @@ find_guards(Oid relid)
 
 		hash_search(known, &oid, HASH_ENTER, NULL);
 	}
-	before = invalidations;
+	entry = hash_search(entries, &relid, HASH_ENTER, NULL);
+	entry->leases = NIL;
 	old = MemoryContextSwitchTo(cache_context);
-	foreach(cell, relations)
-		leases = own_guards(lfirst_oid(cell), leases);
-	if (before == invalidations)
-	{
-		entry = hash_search(entries, &relid, HASH_ENTER, NULL);
-		entry->leases = leases;
-	}
+	foreach(cell, leases)
+		entry->leases = lappend(entry->leases, pstrdup(lfirst(cell)));
 	MemoryContextSwitchTo(old);
 	return leases;
 }
@@ -219,10 +258,8 @@ guards_of(Oid relid)
 	GuardEntry *entry;
 
 	if (seen != invalidations)
-	{
 		cache_drop();
-		seen = invalidations;
-	}
+	seen = invalidations;
 	if (entries != NULL)
 	{
 		entry = hash_search(entries, &relid, HASH_FIND, NULL);
@@ -319,6 +356,11 @@ SQL_FUNCTION(revenant_guard)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("revenant._guard() must be called as a trigger")));
+	if (data->tg_trigger->tgnargs != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("revenant._guard() takes one argument, the name of a lease"),
+				 errhint("Let revenant.guard_table() create the trigger.")));
 	check_write(RelationGetRelid(data->tg_relation));
 	if (TRIGGER_FIRED_FOR_STATEMENT(data->tg_event))
 		return PointerGetDatum(NULL);
@@ -424,6 +466,8 @@ SQL_FUNCTION(revenant_guard_table)
 					 " FOR EACH ROW EXECUTE FUNCTION revenant._guard(%s)",
 					 table, quote_literal_cstr(lease)));
 		run(psprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER " GUARD_REPLICA_TRIGGER, table));
+		/* logical apply of a TRUNCATE fires no row trigger */
+		run(psprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER " GUARD_TRIGGER, table));
 	}
 	PG_RETURN_VOID();
 }

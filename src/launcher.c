@@ -46,9 +46,9 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "debug.h"
 #include "guc.h"
 #include "launcher.h"
+#include "lease.h"
 #include "worker.h"
 
 #define LONGEST_SLEEP_MS 60000
@@ -137,7 +137,6 @@ revenant_launcher_main(Datum main_arg)
 		}
 		clock_note_writable();
 
-		DEBUG_POINT("launcher-tick");
 		tick(&sleep_ms);
 		MemoryContextReset(tick_context);
 
@@ -219,6 +218,7 @@ forget_database(KnownDatabase *known)
 			worker_runner_stop(i, runner.generation);
 	}
 	task_status_purge(known->oid, InvalidOid);
+	lease_forget_database(known->oid);
 	hash_search(databases, &known->oid, HASH_REMOVE, NULL);
 }
 

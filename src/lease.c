@@ -38,6 +38,7 @@
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -91,30 +92,27 @@ settle(LeaseEntry *entry, const char *name)
 	SpinLockRelease(&entry->mutex);
 }
 
-/* The entry of a name that has one or has a row, pinned and settled; else NULL. */
-static LeaseEntry *
+/*
+ * The entry of a name that has one or has a row, settled, and pinned by an
+ * operation that the caller ends with lease_xact_forget(); else NULL. After an
+ * error the end of the transaction does that.
+ */
+static LeaseOp *
 find_entry(const LeaseKey *key, const char *name)
 {
-	LeaseEntry *entry = lease_entry_pin(key, name, false);
+	LeaseEntry *entry = lease_entry_pin(key, name, LEASE_PIN_EXISTING);
 	LeaseHold	unused;
+	LeaseOp    *look;
 
-	if (entry == NULL && lease_row_load(name, &unused))
-		entry = lease_entry_pin(key, name, true);
-	if (entry != NULL)
-		settle(entry, name);
-	return entry;
-}
-
-/* The entry is of no further use to this call. */
-static void
-drop_entry(LeaseEntry *entry)
-{
-	LeaseHold	now;
-
-	lease_entry_snapshot(entry, &now, NULL);
-	if (now.scope == LEASE_FREE)
-		lease_entry_retire(entry);
-	lease_entry_unpin(entry);
+	/* without a pin the row may be in the middle of an update: then there is an entry now */
+	if (entry == NULL)
+		entry = lease_entry_pin(key, name,
+								lease_row_load(name, &unused) ? LEASE_PIN_LOAD : LEASE_PIN_EXISTING);
+	if (entry == NULL)
+		return NULL;
+	look = lease_xact_add(LEASE_OP_LOOK, entry, 0);
+	settle(entry, name);
+	return look;
 }
 
 /* This session has H itself: it holds the name by session or transaction scope. */
@@ -328,23 +326,25 @@ grant(LeaseOp *op, const LeaseRequest *request)
 	hold->procno = compat_my_procno();
 	hold->token = fence_next_token(request->function);
 	hold->acquired_at = GetCurrentTimestamp();
-	hold->ttl_us = request->ttl_us;
 	if (request->scope == LEASE_TTL)
 	{
+		hold->ttl_us = request->ttl_us;
 		hold->deadline_us = clock_now_us() + request->ttl_us;
-		lease_row_write(request->name, hold, request, before.scope == LEASE_TTL);
 	}
 	else
-	{
 		hold->note = lease_note_make(request->holder, request->metadata);
-		op->granted = true;		/* from here on the note goes by undo(), too */
-		if (before.scope == LEASE_TTL && !lease_row_delete(request->name, before.token))
-			elog(ERROR, "row of lease \"%s\" is missing", request->name);
-	}
-	op->granted = true;
+
+	/* from here on the end of the transaction takes care of it, in any case */
 	SpinLockAcquire(&entry->mutex);
 	entry->next = *hold;
 	SpinLockRelease(&entry->mutex);
+	op->granted = true;
+
+	/* an older operation of this transaction may have deleted the row already */
+	if (request->scope == LEASE_TTL)
+		lease_row_write(request->name, hold, request, before.scope == LEASE_TTL);
+	else if (before.scope == LEASE_TTL)
+		(void) lease_row_delete(request->name, before.token);
 }
 
 /*
@@ -382,7 +382,7 @@ lease_acquire(const LeaseRequest *request)
 	lease_key_make(&key, request->name);
 	hold_lock = lease_lock_hold(&key);
 	fence_lock = lease_lock_fence(&key);
-	entry = lease_entry_pin(&key, request->name, true);
+	entry = lease_entry_pin(&key, request->name, LEASE_PIN_CREATE);
 	op = lease_xact_add(LEASE_OP_ACQUIRE, entry, 0);
 	op->hold.scope = request->scope;
 	if (answer_from_own(entry, request, &token))
@@ -594,7 +594,7 @@ lease_guard_passes(const char *name)
 		return true;			/* one by fence() stands to the end of the transaction */
 
 	op = lease_xact_find_key(LEASE_OP_ACQUIRE, &key);
-	entry = lease_entry_pin(&key, name, false);
+	entry = lease_entry_pin(&key, name, LEASE_PIN_EXISTING);
 	if (entry == NULL)
 		return false;
 	if (op != NULL && op->granted && op->hold.scope != LEASE_TTL)
@@ -628,12 +628,12 @@ lease_session_holds(const char *name, int64 token)
 	bool		holds;
 
 	lease_key_make(&key, name);
-	entry = lease_entry_pin(&key, name, false);
+	entry = lease_entry_pin(&key, name, LEASE_PIN_EXISTING);
 	if (entry == NULL)
 		return false;
 	holds = standing(entry, token, &hold) == STANDING_CURRENT &&
 		hold.scope == LEASE_SESSION && lease_hold_is_mine(&hold);
-	drop_entry(entry);
+	lease_entry_unpin(entry);
 	return holds;
 }
 
@@ -655,11 +655,11 @@ collect_lapsed(const LeaseRow *row, void *arg)
 	if (list_length(state->names) >= state->limit)
 		return;
 	lease_key_make(&key, row->name);
-	entry = lease_entry_pin(&key, row->name, false);
+	entry = lease_entry_pin(&key, row->name, LEASE_PIN_EXISTING);
 	if (entry != NULL)
 	{
-		settle(entry, row->name);
-		lease_entry_snapshot(entry, &now, NULL);
+		if (entry->settled)
+			lease_entry_snapshot(entry, &now, NULL);
 		lease_entry_unpin(entry);
 	}
 	/* a guess is enough here: sweep_one() looks again */
@@ -672,7 +672,7 @@ static bool
 sweep_one(const char *name)
 {
 	LeaseKey	key;
-	LeaseEntry *entry;
+	LeaseOp    *look;
 	LeaseHold	now;
 	LOCKTAG		hold_lock,
 				fence_lock;
@@ -688,16 +688,23 @@ sweep_one(const char *name)
 		lease_unlock(&hold_lock, ExclusiveLock, false);
 		return false;
 	}
-	entry = find_entry(&key, name);
-	if (entry == NULL)
+	look = find_entry(&key, name);
+	if (look == NULL)
 		return false;
-	if (!lease_entry_is_live(entry, &now) && now.scope == LEASE_TTL)
+	if (!lease_entry_is_live(look->entry, &now) && now.scope == LEASE_TTL)
 		swept = lease_row_delete(name, now.token);
 	if (swept)
-		lease_xact_add(LEASE_OP_RELEASE, entry, now.token)->hold.scope = LEASE_TTL;
-	else
-		drop_entry(entry);
+		lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(look->entry), now.token)->hold.scope = LEASE_TTL;
+	lease_xact_forget(look);
 	return swept;
+}
+
+/* Gives back shared memory that nobody needs any more. Called by the supervisor, in a transaction. */
+void
+lease_purge(void)
+{
+	AcceptInvalidationMessages();	/* the extension may have been made anew */
+	lease_entry_purge(MyDatabaseId, extension_get()->extension);
 }
 
 /*
@@ -719,41 +726,31 @@ lease_sweep(int limit)
 		if (sweep_one(lfirst(cell)))
 			swept++;
 	}
-	lease_entry_purge(MyDatabaseId, extension_get()->extension);
 	return swept;
 }
 
-/* Pins, asks, unpins: for the functions of a name and a token. NULL entry: nobody holds the name. */
-static LeaseEntry *
-open_name(const LeaseNameToken *arg, LeaseKey *key)
+/* For the functions of a name and a token: as find_entry(). NULL: nobody holds the name. */
+static LeaseOp *
+open_name(const LeaseNameToken *arg)
 {
+	LeaseKey	key;
+
 	PreventCommandDuringRecovery(arg->function);
-	lease_key_make(key, arg->name);
-	return find_entry(key, arg->name);
+	lease_key_make(&key, arg->name);
+	return find_entry(&key, arg->name);
 }
 
 /* revenant.renew(): see lease_api.c. The new deadline on the monotonic clock; 0: lost; PG_INT64_MAX: none. */
 int64
 lease_renew(const LeaseNameToken *arg, int64 ttl_us)
 {
-	LeaseKey	key;
-	LeaseEntry *entry;
-	int64		deadline_us = 0;
+	LeaseOp    *look = open_name(arg);
+	int64		deadline_us;
 
-	PreventCommandDuringRecovery(arg->function);
-	PreventCommandIfReadOnly(arg->function);
-	entry = open_name(arg, &key);
-	if (entry == NULL)
+	if (look == NULL)
 		return 0;
-	PG_TRY();
-	{
-		deadline_us = renew(entry, arg->name, arg->token, ttl_us);
-	}
-	PG_FINALLY();
-	{
-		drop_entry(entry);
-	}
-	PG_END_TRY();
+	deadline_us = renew(look->entry, arg->name, arg->token, ttl_us);
+	lease_xact_forget(look);
 	return deadline_us;
 }
 
@@ -761,24 +758,13 @@ lease_renew(const LeaseNameToken *arg, int64 ttl_us)
 bool
 lease_release(const LeaseNameToken *arg)
 {
-	LeaseKey	key;
-	LeaseEntry *entry;
-	bool		released = false;
+	LeaseOp    *look = open_name(arg);
+	bool		released;
 
-	PreventCommandDuringRecovery(arg->function);
-	PreventCommandIfReadOnly(arg->function);
-	entry = open_name(arg, &key);
-	if (entry == NULL)
+	if (look == NULL)
 		return false;
-	PG_TRY();
-	{
-		released = release(entry, arg->name, arg->token);
-	}
-	PG_FINALLY();
-	{
-		drop_entry(entry);
-	}
-	PG_END_TRY();
+	released = release(look->entry, arg->name, arg->token);
+	lease_xact_forget(look);
 	return released;
 }
 
@@ -786,15 +772,14 @@ lease_release(const LeaseNameToken *arg)
 bool
 lease_is_current(const LeaseNameToken *arg)
 {
-	LeaseKey	key;
-	LeaseEntry *entry = open_name(arg, &key);
+	LeaseOp    *look = open_name(arg);
 	LeaseHold	hold;
 	bool		current;
 
-	if (entry == NULL)
+	if (look == NULL)
 		return false;
-	current = standing(entry, arg->token, &hold) == STANDING_CURRENT;
-	drop_entry(entry);
+	current = standing(look->entry, arg->token, &hold) == STANDING_CURRENT;
+	lease_xact_forget(look);
 	return current;
 }
 
@@ -802,18 +787,10 @@ lease_is_current(const LeaseNameToken *arg)
 void
 lease_fence(const LeaseNameToken *arg)
 {
-	LeaseKey	key;
-	LeaseEntry *entry = open_name(arg, &key);
+	LeaseOp    *look = open_name(arg);
 
-	if (entry == NULL)
+	if (look == NULL)
 		raise_not_current(NULL, arg->name, arg->token, STANDING_STALE, NULL);
-	PG_TRY();
-	{
-		fence(entry, arg->name, arg->token);
-	}
-	PG_FINALLY();
-	{
-		drop_entry(entry);
-	}
-	PG_END_TRY();
+	fence(look->entry, arg->name, arg->token);
+	lease_xact_forget(look);
 }

@@ -28,6 +28,7 @@
 #define TTL_MIN_US (100 * US_PER_MS)
 #define TTL_MAX_US (INT64CONST(3660) * 86400 * US_PER_S)	/* 10 years, however they are counted */
 #define HOLDER_MAX 512
+#define METADATA_MAX 8192
 
 /*
  * Checks the bytes of a lease's name and returns it. Raises 22023.
@@ -112,6 +113,23 @@ holder_arg(FunctionCallInfo fcinfo, int n)
 	return holder;
 }
 
+static Jsonb *
+metadata_arg(FunctionCallInfo fcinfo, int n)
+{
+	Jsonb	   *metadata;
+
+	if (PG_ARGISNULL(n))
+		return NULL;
+	metadata = PG_GETARG_JSONB_P(n);
+	if (VARSIZE(metadata) > METADATA_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("metadata is too large"),
+				 errdetail("It has %zu bytes, at most %d are possible.", (size_t) VARSIZE(metadata), METADATA_MAX),
+				 errhint("Keep it in a table of your own, and put its key here.")));
+	return metadata;
+}
+
 static void
 refuse_later(const char *what)
 {
@@ -139,7 +157,7 @@ acquire_args(FunctionCallInfo fcinfo, LeaseRequest *request)
 	request->ttl_us = ttl_arg(fcinfo, 1);
 	request->scope = request->ttl_us > 0 ? LEASE_TTL : LEASE_SESSION;
 	request->holder = holder_arg(fcinfo, 2);
-	request->metadata = PG_ARGISNULL(3) ? NULL : PG_GETARG_JSONB_P(3);
+	request->metadata = metadata_arg(fcinfo, 3);
 	if (boolean_arg(fcinfo, 4, "shared"))
 		refuse_later("shared");
 	if (boolean_arg(fcinfo, 5, "bound"))
@@ -165,7 +183,7 @@ acquire_xact_args(FunctionCallInfo fcinfo, LeaseRequest *request)
 	request->name = name_arg(fcinfo, 0);
 	request->scope = LEASE_XACT;
 	request->holder = holder_arg(fcinfo, 1);
-	request->metadata = PG_ARGISNULL(2) ? NULL : PG_GETARG_JSONB_P(2);
+	request->metadata = metadata_arg(fcinfo, 2);
 	if (boolean_arg(fcinfo, 3, "shared"))
 		refuse_later("shared");
 }

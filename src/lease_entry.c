@@ -27,6 +27,7 @@
 #include "common/hashfn.h"
 #include "common/sha2.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
@@ -35,12 +36,20 @@
 #include "clock.h"
 #include "compat.h"
 #include "extension.h"
+#include "guc.h"
 #include "lease_entry.h"
 #include "locktag.h"
 #include "shmem.h"
 
-/* What one entry takes in the area beside its name: itself, the table's item header and two buckets. */
-#define ENTRY_BYTES (sizeof(LeaseEntry) + 16 + 16)
+/*
+ * What one entry takes in the area beside its name: itself, the table's item
+ * header and two buckets, rounded as the area rounds (by a quarter at most).
+ */
+#define ENTRY_BYTES ((sizeof(LeaseEntry) + 16) * 9 / 8 + 16)
+#define NAME_BYTES(len) (MAXALIGN(len) * 5 / 4)
+
+/* A full area is searched for what can go at most that often. */
+#define PURGE_EVERY_US US_PER_S
 
 /* The digests of the names that this process used last. */
 #define DIGEST_SLOTS 64
@@ -63,6 +72,24 @@ static DigestSlot *digest_slots = NULL;
 static LeaseKey retired[RETIRED_MAX];
 static int	nretired = 0;
 
+/* Notes that a callback had to free: freed at the next call, where an error does no harm. */
+#define DISCARDED_MAX 64
+static dsa_pointer discarded[DISCARDED_MAX];
+static int	ndiscarded = 0;
+
+static void
+free_discarded(void)
+{
+	while (ndiscarded > 0)
+		lease_note_free(discarded[--ndiscarded]);
+}
+
+static void
+free_discarded_at_exit(int code, Datum arg)
+{
+	free_discarded();
+}
+
 /* How shmem.c lays out the table of leases. */
 const dshash_parameters *
 lease_entry_params(void)
@@ -72,6 +99,7 @@ lease_entry_params(void)
 		.entry_size = sizeof(LeaseEntry),
 		.compare_function = dshash_memcmp,
 		.hash_function = dshash_memhash,
+		COMPAT_DSHASH_COPY
 	};
 
 	return &params;
@@ -102,8 +130,11 @@ lease_key_make(LeaseKey *key, const char *name)
 	DigestSlot *slot;
 
 	if (digest_slots == NULL)
+	{
 		digest_slots = MemoryContextAllocZero(TopMemoryContext, /* for the life of this process */
 											  DIGEST_SLOTS * sizeof(DigestSlot));
+		before_shmem_exit(free_discarded_at_exit, (Datum) 0);
+	}
 	slot = &digest_slots[hash % DIGEST_SLOTS];
 	if (slot->instance != instance || strcmp(slot->name, name) != 0)
 	{
@@ -168,29 +199,64 @@ pin_existing(const LeaseKey *key)
 	return entry;
 }
 
+static void
+raise_no_room(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of shared memory for leases"),
+			 errdetail("Three quarters of revenant.shared_memory (%d MB) are for leases, and are used up.",
+					   guc_shared_memory_mb),
+			 errhint("Raise revenant.shared_memory, or let fewer leases be held at once.")));
+}
+
+/* Raises 53200 unless leases may take `bytes` more; looks for what can go first. */
+static void
+need_room(Size bytes)
+{
+	static int64 purged_us = 0;
+
+	if (shmem_has_room(bytes))
+		return;
+	if (clock_now_us() - purged_us >= PURGE_EVERY_US)
+	{
+		purged_us = clock_now_us();
+		lease_entry_purge(MyDatabaseId, extension_get()->extension);
+	}
+	if (!shmem_has_room(bytes))
+		raise_no_room();
+}
+
+/* `size` bytes in the area. Raises 53200. */
+static dsa_pointer
+allocate(Size size)
+{
+	dsa_pointer place = dsa_allocate_extended(shmem_area(), size, DSA_ALLOC_NO_OOM);
+
+	if (!DsaPointerIsValid(place))
+		raise_no_room();
+	return place;
+}
+
 /*
  * The entry of a name, pinned: it stays where it is until lease_entry_unpin().
- * Without `create`, NULL when there is none. Raises 53200 when the memory for
- * a new one is used up.
+ * LEASE_PIN_EXISTING: NULL when there is none. Raises 53200 when the memory
+ * for a new one is used up.
  */
 LeaseEntry *
-lease_entry_pin(const LeaseKey *key, const char *name, bool create)
+lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 {
 	dshash_table *table = shmem_table(SHARED_LEASES);
 	LeaseEntry *entry = pin_existing(key);
 	dsa_pointer name_place;
 	bool		found;
 
-	if (entry != NULL || !create)
+	if (entry != NULL || how == LEASE_PIN_EXISTING)
 		return entry;
-	if (!shmem_has_room(ENTRY_BYTES + strlen(name)))
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of shared memory for leases"),
-				 errdetail("Leases that are held may take as much as revenant.shared_memory says."),
-				 errhint("Raise revenant.shared_memory, or let fewer leases be held at once.")));
+	if (how == LEASE_PIN_CREATE)
+		need_room(ENTRY_BYTES + NAME_BYTES(strlen(name)));
 
-	name_place = dsa_allocate(shmem_area(), strlen(name));
+	name_place = allocate(strlen(name));
 	memcpy(dsa_get_address(shmem_area(), name_place), name, strlen(name));
 	PG_TRY();
 	{
@@ -205,7 +271,7 @@ lease_entry_pin(const LeaseKey *key, const char *name, bool create)
 	if (!found)
 	{
 		entry_init(entry, name, name_place);
-		shmem_account(ENTRY_BYTES + entry->name_len);
+		shmem_account(ENTRY_BYTES + NAME_BYTES(entry->name_len));
 	}
 	pg_atomic_fetch_add_u32(&entry->pins, 1);
 	dshash_release_lock(table, entry);
@@ -260,7 +326,7 @@ is_disposable(LeaseEntry *entry)
 static void
 entry_dispose(LeaseEntry *entry)
 {
-	shmem_account(-(int64) (ENTRY_BYTES + entry->name_len));
+	shmem_account(-(int64) (ENTRY_BYTES + NAME_BYTES(entry->name_len)));
 	dsa_free(shmem_area(), entry->name);
 	lease_note_free(entry->now.note);
 	lease_note_free(entry->next.note);
@@ -272,8 +338,7 @@ lease_entry_reap(void)
 {
 	dshash_table *table = shmem_table(SHARED_LEASES);
 
-	if (nretired <= KEEP_FREE)
-		return;
+	free_discarded();
 	while (nretired > KEEP_FREE)
 	{
 		LeaseKey	key = retired[0];
@@ -294,17 +359,24 @@ lease_entry_reap(void)
 	}
 }
 
-/* Whether the entry is of a session that is gone, or lost its lock: nobody may ever ask for that name again. */
+/*
+ * Whether the entry is of a session that is gone, or lost its lock: nobody may
+ * ever ask for that name again. With `foreign`, of an instance that is not the
+ * present one: its ttl holds are nobody's, too.
+ */
 static bool
-is_abandoned(LeaseEntry *entry)
+is_abandoned(LeaseEntry *entry, bool foreign)
 {
 	LOCKTAG		tag = lease_lock_hold(&entry->key);
 	LeaseHold	now,
 				next;
 
 	lease_entry_snapshot(entry, &now, &next);
-	return next.scope == LEASE_FREE && now.scope == LEASE_SESSION &&
-		!lease_hold_has_lock(&now, &tag, ExclusiveLock);
+	if (next.scope != LEASE_FREE && lease_hold_has_lock(&next, &tag, ExclusiveLock))
+		return false;
+	if (now.scope == LEASE_SESSION)
+		return !lease_hold_has_lock(&now, &tag, ExclusiveLock);
+	return foreign;
 }
 
 /*
@@ -324,13 +396,20 @@ lease_entry_purge(Oid database, Oid keep_instance)
 	{
 		if (entry->key.database != database || pg_atomic_read_u32(&entry->pins) > 0)
 			continue;
-		if (entry->key.instance != keep_instance || is_disposable(entry) || is_abandoned(entry))
+		if (is_disposable(entry) || is_abandoned(entry, entry->key.instance != keep_instance))
 		{
 			entry_dispose(entry);
 			dshash_delete_current(&scan);
 		}
 	}
 	dshash_seq_term(&scan);
+}
+
+/* A database or its extension is gone: nothing of its leases is true any more. Called by workers. */
+void
+lease_forget_database(Oid database)
+{
+	lease_entry_purge(database, InvalidOid);
 }
 
 /* The name of an entry that is pinned or locked, palloc'd. */
@@ -391,11 +470,7 @@ lease_entry_count_mine(void)
 	return count;
 }
 
-/*
- * Frees the committed hold if it still is the one of this token, and wakes who
- * sleeps for that. In a commit callback only for a hold of this process or
- * of ttl scope: those have a note that is mapped here, or none, so nothing can raise.
- */
+/* Frees the committed hold if it still is the one of this token, and wakes who sleeps for that. Never raises. */
 void
 lease_entry_set_free(LeaseEntry *entry, int64 token)
 {
@@ -408,7 +483,7 @@ lease_entry_set_free(LeaseEntry *entry, int64 token)
 		memset(&entry->now, 0, sizeof(entry->now));
 	}
 	SpinLockRelease(&entry->mutex);
-	lease_note_free(note);
+	lease_note_discard(note);
 	ConditionVariableBroadcast(&entry->changed);
 }
 
@@ -457,12 +532,8 @@ lease_note_make(const char *holder, Jsonb *metadata)
 
 	if (holder_len == 0 && metadata_len == 0)
 		return InvalidDsaPointer;
-	if (!shmem_has_room(size))
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of shared memory for leases"),
-				 errhint("Raise revenant.shared_memory, or use shorter labels and metadata.")));
-	place = dsa_allocate(shmem_area(), size);
+	need_room(size);
+	place = allocate(size);
 	note = dsa_get_address(shmem_area(), place);
 	note->holder_len = holder_len;
 	note->metadata_len = metadata_len;
@@ -472,6 +543,21 @@ lease_note_make(const char *holder, Jsonb *metadata)
 		memcpy(note->data + MAXALIGN(holder_len), metadata, metadata_len);
 	shmem_account(size);
 	return place;
+}
+
+/*
+ * Frees a note from within a commit or abort callback: giving memory back may
+ * have to map a part of the area that this process has not seen yet, which can fail.
+ */
+void
+lease_note_discard(dsa_pointer place)
+{
+	if (!DsaPointerIsValid(place))
+		return;
+	if (ndiscarded < DISCARDED_MAX)
+		discarded[ndiscarded++] = place;
+	else
+		lease_note_free(place);
 }
 
 /* Frees a note, if it is one. */

@@ -70,7 +70,15 @@ extern void lease_key_make(LeaseKey *key, const char *name);
 extern LOCKTAG lease_lock_hold(const LeaseKey *key);
 extern LOCKTAG lease_lock_fence(const LeaseKey *key);
 
-extern LeaseEntry *lease_entry_pin(const LeaseKey *key, const char *name, bool create);
+/* How to look for an entry: as it is, made for a new lease, or made for one that has a row */
+typedef enum LeasePin
+{
+	LEASE_PIN_EXISTING,
+	LEASE_PIN_CREATE,
+	LEASE_PIN_LOAD				/* as CREATE, also from what is kept in reserve */
+} LeasePin;
+
+extern LeaseEntry *lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how);
 extern LeaseEntry *lease_entry_pin_again(LeaseEntry *entry);
 extern void lease_entry_unpin(LeaseEntry *entry);
 extern void lease_entry_retire(const LeaseEntry *entry);
@@ -87,6 +95,7 @@ extern bool lease_hold_is_mine(const LeaseHold *hold);
 
 extern dsa_pointer lease_note_make(const char *holder, Jsonb *metadata);
 extern void lease_note_free(dsa_pointer note);
+extern void lease_note_discard(dsa_pointer note);
 
 extern int64 lease_interval_us(const Interval *span);
 

@@ -115,8 +115,8 @@ lease_row_load(const char *name, LeaseHold *hold)
 }
 
 /*
- * Writes the row of a hold that was just granted. `exists`: the name has a row,
- * of a hold that is over. The caller has H and F exclusively. The commit is flushed.
+ * Writes the row of a hold that was just granted. `exists`: the name has a row
+ * of a hold that is over, unless this transaction deleted it already. The caller has H and F exclusively. The commit is flushed.
  */
 void
 lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *request, bool exists)
@@ -157,10 +157,11 @@ lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *req
 	{
 		HeapTuple	old = row_find_locked(rel, extension->lease_pkey, name);
 
-		if (old == NULL)
-			elog(ERROR, "row of lease \"%s\" is missing", name);
 		memset(replace, true, sizeof(replace));
-		row_update(rel, old, values, nulls, replace);
+		if (old != NULL)
+			row_update(rel, old, values, nulls, replace);
+		else
+			row_insert(rel, values, nulls);
 	}
 	else
 		row_insert(rel, values, nulls);

@@ -158,7 +158,7 @@ put_ttl(const LeaseRow *row, void *arg)
 	LeaseEntry *entry;
 
 	lease_key_make(&key, row->name);
-	entry = lease_entry_pin(&key, row->name, false);
+	entry = lease_entry_pin(&key, row->name, LEASE_PIN_EXISTING);
 	if (entry != NULL)
 	{
 		LeaseHold	now;

@@ -228,6 +228,7 @@ lease_wait_lapse(LeaseEntry *entry, int64 until_us)
 		LeaseHold	hold;
 		int64		now_us;
 		int64		wake_us;
+		int64		sleep_us;
 
 		if (!lease_entry_is_live(entry, &hold))
 			break;
@@ -246,6 +247,7 @@ lease_wait_lapse(LeaseEntry *entry, int64 until_us)
 		if (now_us >= deadlock_check_us)
 		{
 			check_deadlock(entry);
+			now_us = clock_now_us();
 			deadlock_check_us = now_us + DeadlockTimeout * US_PER_MS;
 		}
 
@@ -255,9 +257,10 @@ lease_wait_lapse(LeaseEntry *entry, int64 until_us)
 #ifdef REVENANT_DEBUG
 		wake_us = Min(wake_us, now_us + 20 * US_PER_MS);	/* a test may move the clock */
 #endif
+		/* never negative, also if we were stopped since we looked: that would be for ever */
+		sleep_us = Max(wake_us - now_us, 0);
 		(void) ConditionVariableTimedSleep(&entry->changed,
-										   (long) Min((wake_us - now_us + US_PER_MS - 1) / US_PER_MS,
-													  PG_INT32_MAX),
+										   (long) Min((sleep_us + US_PER_MS - 1) / US_PER_MS, PG_INT32_MAX),
 										   wait_event);
 	}
 	ConditionVariableCancelSleep();

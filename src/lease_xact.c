@@ -28,10 +28,16 @@
 
 /* In TopTransactionContext, newest first. */
 static LeaseOp *ops = NULL;
-static int	nops = 0;
+static int	ncounted = 0;		/* of them, what the limit is about */
 
 /* Session leases that this session took and did not release; DISCARD ALL makes it too large. */
 static int	session_holds = 0;
+
+static bool
+is_limited(LeaseOpKind kind)
+{
+	return kind == LEASE_OP_ACQUIRE || kind == LEASE_OP_FENCE;
+}
 
 /* Notes what the transaction does; takes over the caller's pin. Raises 54000. */
 LeaseOp *
@@ -39,7 +45,7 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 {
 	LeaseOp    *op;
 
-	if (nops >= LEASE_OPS_MAX)
+	if (is_limited(kind) && ncounted >= LEASE_OPS_MAX)
 	{
 		lease_entry_unpin(entry);
 		ereport(ERROR,
@@ -54,7 +60,7 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 	op->hold.token = token;
 	op->previous = ops;
 	ops = op;
-	nops++;
+	ncounted += is_limited(kind);
 	return op;
 }
 
@@ -67,8 +73,9 @@ lease_xact_forget(LeaseOp *op)
 		if (*link == op)
 		{
 			*link = op->previous;
-			nops--;
-			lease_entry_retire(op->entry);
+			ncounted -= is_limited(op->kind);
+			if (op->entry->now.scope == LEASE_FREE)	/* a hint: nothing depends on it */
+				lease_entry_retire(op->entry);
 			lease_entry_unpin(op->entry);
 			pfree(op);
 			return;
@@ -134,7 +141,7 @@ clear_next(LeaseOp *op)
 		memset(&op->entry->next, 0, sizeof(op->entry->next));
 	}
 	SpinLockRelease(&op->entry->mutex);
-	lease_note_free(note);
+	lease_note_discard(note);
 }
 
 /* A session's H goes back, if it is still there: DISCARD ALL may have been faster. */
@@ -266,7 +273,7 @@ on_xact_end(XactEvent event, void *arg)
 		for (LeaseOp *op = ops; op != NULL; op = op->previous)
 			lease_entry_unpin(op->entry);
 		ops = NULL;				/* the memory goes with the transaction */
-		nops = 0;
+		ncounted = 0;
 	}
 }
 
@@ -289,7 +296,7 @@ on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId paren
 			undo(op);
 			lease_entry_unpin(op->entry);
 			ops = op->previous;
-			nops--;
+			ncounted -= is_limited(op->kind);
 		}
 	}
 }

@@ -16,7 +16,8 @@ typedef enum LeaseOpKind
 	LEASE_OP_ACQUIRE,			/* hold: what is published at commit */
 	LEASE_OP_RELEASE,
 	LEASE_OP_LENGTHEN,			/* hold.ttl_us: the row's ttl from the commit on */
-	LEASE_OP_FENCE
+	LEASE_OP_FENCE,
+	LEASE_OP_LOOK				/* nothing: only the pin, while a call looks at the entry */
 } LeaseOpKind;
 
 typedef struct LeaseOp

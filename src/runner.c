@@ -200,6 +200,7 @@ claim(const RunnerSlot *slot)
 	pin("revenant.session_leases", "on");
 	pgstat_report_activity(STATE_RUNNING, "revenant: claiming the task's lease");
 
+	DEBUG_POINT("runner-before-claim");
 	extension = extension_find();
 	if (extension == NULL || extension->extension != slot->task.instance || !OidIsValid(extension->task_state))
 	{
@@ -350,6 +351,7 @@ run_command(void)
 	pgstat_report_activity(STATE_RUNNING, task_command);
 
 	StartTransactionCommand();
+	DEBUG_POINT("runner-before-command");
 	MemoryContextSwitchTo(command_context);
 	parsed = pg_parse_query(task_command);
 	CommitTransactionCommand();
@@ -395,7 +397,6 @@ revenant_runner_main(Datum main_arg)
 	previous_emit_log_hook = emit_log_hook;
 	emit_log_hook = on_log;
 	BackgroundWorkerUnblockSignals();
-	DEBUG_POINT("runner-before-connect");
 	BackgroundWorkerInitializeConnectionByOid(me.database, me.role, COMPAT_BYPASS_ROLELOGINCHECK);
 
 	/* notices go to the log, unless the server is configured otherwise */
@@ -406,12 +407,8 @@ revenant_runner_main(Datum main_arg)
 
 	PG_TRY();
 	{
-		DEBUG_POINT("runner-before-claim");
 		if (claim(&slot))
-		{
-			DEBUG_POINT("runner-before-command");
 			run_command();
-		}
 		outcome = RUN_SUCCEEDED;
 	}
 	PG_CATCH();

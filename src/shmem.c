@@ -39,8 +39,11 @@
 /* The part of the area that is in the fixed segment: enough for the empty tables and a few thousand leases. */
 #define AREA_IN_PLACE (Size) (1024 * 1024)
 
-/* Kept free of what has_room() gives away: the tables' own growth, and fragmentation. */
-#define AREA_RESERVE_DIVISOR 8
+/*
+ * What has_room() does not give away: the tables' own growth (a table that
+ * doubles has both arrays for a moment), fragmentation, tasks and tokens.
+ */
+#define AREA_RESERVE_DIVISOR 4
 
 typedef struct Shared
 {

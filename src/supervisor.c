@@ -75,7 +75,7 @@
 #define RETRY_US (1 * US_PER_S)
 #define LOAD_EVERY_US (30 * US_PER_S)
 #define SWEEP_EVERY_US (60 * US_PER_S)
-#define SWEEP_BATCH 1000
+#define SWEEP_BATCH 50
 #define COMPLAIN_EVERY_US (60 * US_PER_S)
 
 /* A fire time that is over by no more than this is still run: the supervisor was only restarted. */
@@ -726,6 +726,7 @@ start(Task *task)
 		sleep_at_most(RETRY_US);
 		return true;
 	}
+	DEBUG_POINT("supervisor-before-hold-check");
 	/* only now: see worker.c on holds */
 	holder = task_status_holder(&task->key);
 	if (holder != 0)
@@ -929,8 +930,12 @@ decide(void *arg)
 static void
 look_for_extension(void *arg)
 {
-	const Extension *extension = extension_find();
-	Oid			found = extension != NULL && OidIsValid(extension->task_state_pkey) ? extension->extension : InvalidOid;
+	const Extension *extension;
+	Oid			found;
+
+	DEBUG_POINT("supervisor-tick");
+	extension = extension_find();
+	found = extension != NULL && OidIsValid(extension->task_state_pkey) ? extension->extension : InvalidOid;
 
 	extension_present = OidIsValid(found);
 	if (found != instance && extension_present)
@@ -946,6 +951,7 @@ look_for_extension(void *arg)
 		leading = false;
 		loaded_us = 0;
 		task_status_purge(MyDatabaseId, instance);
+		lease_purge();
 	}
 }
 
@@ -976,6 +982,7 @@ leave(void)
 	if (OidIsValid(instance))
 	{
 		task_status_purge(MyDatabaseId, InvalidOid);
+		lease_forget_database(MyDatabaseId);
 		instance = InvalidOid;
 	}
 	if (worker_supervisor_absent(me.slot))
@@ -996,6 +1003,12 @@ sweep_once(void *arg)
 }
 
 static void
+purge_leases(void *arg)
+{
+	lease_purge();
+}
+
+static void
 sweep(void)
 {
 	int			removed = SWEEP_BATCH;
@@ -1007,6 +1020,7 @@ sweep(void)
 		removed = 0;
 		(void) guarded("remove lapsed leases", sweep_once, &removed);
 	}
+	(void) guarded("give back the memory of leases", purge_leases, NULL);
 }
 
 /* One look at everything. */
@@ -1113,7 +1127,6 @@ revenant_supervisor_main(Datum main_arg)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 
-		DEBUG_POINT("supervisor-tick");
 		wake_us = clock_now_us() + LONGEST_SLEEP_US;
 		MemoryContextSwitchTo(tick_context);
 		tick();

@@ -105,16 +105,13 @@ $other->psql('postgres', "\\i $dir/all.sql", on_error_stop => 0);
 cmp_ok(token('source', $other), '>', $greatest, 'another cluster, pg_dumpall');
 
 # Templates, of a database with tokens and of a copy
-$node->poll_query_until('postgres', 'CREATE DATABASE copied TEMPLATE source', '')
-  or die 'the template cannot be copied';
+$node->safe_psql('postgres', 'CREATE DATABASE copied TEMPLATE source');
 my $before = thousands(9, 'source');
 cmp_ok(token('copied'), '>', $before, 'a template: above what the source issued before and after');
 $greatest = token('copied');
-$node->poll_query_until('postgres', 'CREATE DATABASE copied_again TEMPLATE copied', '')
-  or die 'the template cannot be copied';
+$node->safe_psql('postgres', 'CREATE DATABASE copied_again TEMPLATE copied');
 cmp_ok(token('copied_again'), '>', $greatest, 'a copy of the copy');
-$node->poll_query_until('postgres', 'CREATE DATABASE untouched TEMPLATE copied', '')
-  or die 'the template cannot be copied';
+$node->safe_psql('postgres', 'CREATE DATABASE untouched TEMPLATE copied');
 ok( $node->poll_query_until('untouched', "SELECT last_value >> 40 > $greatest >> 40 FROM revenant._token_mark"),
 	'a copy in which nobody asked for a token has entered its era');
 
@@ -174,8 +171,7 @@ $node->safe_psql('source', 'SELECT revenant.advance_tokens(4611684918915760127)'
 cmp_ok(token('source'), '>', 4611684918915760127, 'the last era can be entered');
 is(token('source') >> 40, (1 << 22) - 1, 'and is the last');
 sqlstate_is('SELECT revenant.advance_tokens(4611684918915760128)', '22023', 'but not left');
-$node->poll_query_until('postgres', 'CREATE DATABASE too_late TEMPLATE source', '')
-  or die 'the template cannot be copied';
+$node->safe_psql('postgres', 'CREATE DATABASE too_late TEMPLATE source');
 my ($status, $out, $err) =
   $node->psql('too_late', "\\set VERBOSITY sqlstate\nSELECT revenant.try_acquire_xact('one')");
 like($err, qr/ERROR:  54000/, 'a copy of that database has no era');

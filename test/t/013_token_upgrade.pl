@@ -15,7 +15,7 @@ sub token
 }
 
 my $old = PostgreSQL::Test::Cluster->new('old');
-$old->init;
+$old->init(allows_streaming => 1);
 $old->start;
 $old->safe_psql('postgres', 'CREATE DATABASE quiet');
 foreach my $database ('postgres', 'quiet')

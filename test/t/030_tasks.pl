@@ -217,9 +217,10 @@ sql("SELECT revenant.create_task('hourly', '$note', schedule => '1 h')");
 becomes("SELECT phase = 'scheduled' AND next_run BETWEEN now() + '59 min' AND now() + '1 h' FROM revenant.tasks WHERE name = 'hourly'",
 	'the first run is one interval after the creation');
 sql("SELECT revenant.drop_task('hourly')");
-sql("SELECT revenant.create_task('retried', '$note; SELECT 1/0', schedule => '1 h', backoff_min => '10 ms')");
-sql("UPDATE revenant.task SET created_at = created_at - interval '59 min 59.9 s' WHERE name = 'retried'; SELECT revenant.enable_task('retried')");
-becomes("SELECT failures >= 2 FROM revenant.tasks WHERE name = 'retried'", 'a failed run is retried before the next time');
+sql("SELECT revenant.create_task('retried', '$note; SELECT 1/0', schedule => '10 s', backoff_min => '10 ms')");
+becomes("SELECT count(*) >= 3 FROM log WHERE task = 'retried'", 'a failed run is tried again');
+cmp_ok(sql("SELECT extract(epoch FROM max(at) - min(at)) FROM (SELECT at FROM log WHERE task = 'retried' ORDER BY id LIMIT 3) AS l"),
+	'<', 9, 'before the next time of the schedule');
 sql("SELECT revenant.drop_task('retried')");
 
 # --- roles
