@@ -63,7 +63,7 @@ sub restore_custom
 
 sub sqlstate_is
 {
-	my ($query, $sqlstate, $name, $expected) = @_;
+	my ($query, $sqlstate, $name) = @_;
 
 	my ($status, $out, $err) = $node->psql('source', "\\set VERBOSITY sqlstate\n$query");
 	like($err, qr/ERROR:  $sqlstate/, $name);
