@@ -116,10 +116,12 @@ row_idle()
 
 processor_ticks()
 {
-	local pid
+	local pid pids
 
-	for pid in $(sql "$1" "SELECT pid FROM pg_stat_activity
-		WHERE backend_type IN ('revenant launcher', 'revenant supervisor')"); do
+	pids=$(sql "$1" "SELECT pid FROM pg_stat_activity
+		WHERE backend_type IN ('revenant launcher', 'revenant supervisor')")
+	[ "$(wc -w <<<"$pids")" -ge 2 ] || die 'no launcher or no supervisor'
+	for pid in $pids; do
 		# Fields 14 and 15, counted from behind the name, which may have spaces.
 		sed 's/.*) //' "/proc/$pid/stat" | awk '{ print $12 + $13 }'
 	done | awk '{ ticks += $1 } END { print ticks + 0 }'

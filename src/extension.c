@@ -13,9 +13,13 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/extension.h"
@@ -72,9 +76,32 @@ function_oid(const char *name, int nargs, const Oid *args)
 						   PointerGetDatum(types), ObjectIdGetDatum(cache.schema));
 }
 
+/* A relation of the schema by name, if it is the extension's own; else InvalidOid. */
+static Oid
+member_relation(const char *name)
+{
+	Oid			oid = get_relname_relid(name, cache.schema);
+
+	return OidIsValid(oid) && getExtensionOfObject(RelationRelationId, oid) == cache.extension ?
+		oid : InvalidOid;
+}
+
+/* The index of a table of ours. */
+static Oid
+index_of(Oid table, const char *name)
+{
+	Oid			oid = get_relname_relid(name, cache.schema);
+
+	return OidIsValid(table) && OidIsValid(oid) && IndexGetRelation(oid, true) == table ? oid : InvalidOid;
+}
+
 /*
  * The extension's objects, or NULL where this database does not have it. Needs
  * a transaction. The result is valid until the next call.
+ *
+ * What is found by name counts only if the extension owns it: workers read and
+ * write these as superuser, and somebody may have renamed our schema and let
+ * another one take its place.
  */
 const Extension *
 extension_find(void)
@@ -88,20 +115,21 @@ extension_find(void)
 	cache_valid = true;
 	cache.schema = get_namespace_oid(SCHEMA_NAME, true);
 	cache.extension = OidIsValid(cache.schema) ? get_extension_oid("revenant", true) : InvalidOid;
-	if (!OidIsValid(cache.extension))
+	if (!OidIsValid(cache.extension) ||
+		getExtensionOfObject(NamespaceRelationId, cache.schema) != cache.extension)
 	{
 		cache_valid = false;
 		return NULL;
 	}
-	cache.token_mark = get_relname_relid("_token_mark", cache.schema);
-	cache.token_lineage = get_relname_relid("_token_lineage", cache.schema);
-	cache.token_dump = get_relname_relid("_token_dump", cache.schema);
-	cache.lease = get_relname_relid("lease", cache.schema);
-	cache.lease_pkey = get_relname_relid("lease_pkey", cache.schema);
-	cache.task = get_relname_relid("task", cache.schema);
-	cache.task_pkey = get_relname_relid("task_pkey", cache.schema);
-	cache.task_state = get_relname_relid("task_state", cache.schema);
-	cache.task_state_pkey = get_relname_relid("task_state_pkey", cache.schema);
+	cache.token_mark = member_relation("_token_mark");
+	cache.token_lineage = member_relation("_token_lineage");
+	cache.token_dump = member_relation("_token_dump");
+	cache.lease = member_relation("lease");
+	cache.lease_pkey = index_of(cache.lease, "lease_pkey");
+	cache.task = member_relation("task");
+	cache.task_pkey = index_of(cache.task, "task_pkey");
+	cache.task_state = member_relation("task_state");
+	cache.task_state_pkey = index_of(cache.task_state, "task_state_pkey");
 	cache.guard_function = function_oid("_guard", 0, NULL);
 	cache.admin_function = function_oid("advance_tokens", 1, bigint_arg);
 	/* while its script runs some of it is still missing */
@@ -141,9 +169,9 @@ on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_i
 {
 	if (previous_object_access_hook)
 		previous_object_access_hook(access, class_id, object_id, sub_id, arg);
-	if (access == OAT_DROP && class_id == ExtensionRelationId)
+	if (access == OAT_DROP && class_id == ExtensionRelationId &&
+		object_id == get_extension_oid("revenant", true))
 	{
-		/* ours or not does not matter: a look too many costs nothing */
 		changed_here = true;
 		cache_valid = false;
 	}
@@ -152,6 +180,11 @@ on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_i
 static void
 on_xact_end(XactEvent event, void *arg)
 {
+	if (event == XACT_EVENT_PRE_PREPARE && changed_here)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that created or dropped extension revenant"),
+				 errdetail("Its workers learn of it at the commit, in this session.")));
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
 	if (changed_here && event == XACT_EVENT_COMMIT)

@@ -52,10 +52,12 @@
 #include "lease.h"
 #include "lease_api.h"
 #include "lease_entry.h"
+#include "lease_note.h"
 #include "lease_row.h"
 #include "lease_wait.h"
 #include "lease_xact.h"
 #include "row.h"
+#include "task.h"
 
 /* The modes of F: fences share it, an acquire excludes them. */
 #define FENCE_MODE RowExclusiveLock
@@ -204,12 +206,12 @@ task_role(const char *name)
 
 	if (tuple != NULL)
 	{
-		AttrNumber	run_as = get_attnum(extension->task, "run_as");
-		bool		isnull;
-		Datum		value = heap_getattr(tuple, run_as, RelationGetDescr(rel), &isnull);
+		TaskRow		task;
 
-		if (!isnull)
-			role = get_role_oid(TextDatumGetCString(value), true);
+		task_parse(tuple, RelationGetDescr(rel), &task);
+		/* a name that means another role now is nobody's */
+		if (get_role_oid(task.run_as, true) == task.run_as_oid)
+			role = task.run_as_oid;
 	}
 	table_close(rel, AccessShareLock);
 	return role;
@@ -308,8 +310,8 @@ clear_dead(LeaseEntry *entry)
 		memset(&entry->next, 0, sizeof(entry->next));
 	}
 	SpinLockRelease(&entry->mutex);
-	lease_note_free(notes[0]);
-	lease_note_free(notes[1]);
+	lease_note_free(&entry->key, notes[0]);
+	lease_note_free(&entry->key, notes[1]);
 }
 
 /* H is ours, and F: draws the token, writes the row, and shows to others that a grant is under way. */
@@ -526,6 +528,18 @@ release(LeaseEntry *entry, const char *name, int64 token)
 	return false;
 }
 
+/* Who holds a lease, for a message: its role, and its label if it has one. */
+static const char *
+describe_holder(LeaseEntry *entry, const char *name, const LeaseHold *hold)
+{
+	char	   *role = GetUserNameFromId(hold->role, true);
+	const char *label = hold->scope == LEASE_TTL ? lease_row_holder(name) : lease_note_label(entry);
+
+	if (role == NULL)
+		role = "?";
+	return label != NULL ? psprintf("\"%s\" (role \"%s\")", label, role) : psprintf("role \"%s\"", role);
+}
+
 static void
 raise_not_current(LeaseEntry *entry, const char *name, int64 token, Standing why, const LeaseHold *hold)
 {
@@ -546,7 +560,8 @@ raise_not_current(LeaseEntry *entry, const char *name, int64 token, Standing why
 			 errmsg("token %lld of lease \"%s\" is not the current one", (long long) token, name),
 			 now.scope == LEASE_FREE ?
 			 errdetail("Nobody holds the lease: it was released or revoked, or its session ended.") :
-			 errdetail("The lease is held since %s by somebody else.", timestamptz_to_str(now.acquired_at)),
+			 errdetail("The lease is held by %s since %s, with a newer token.",
+					   describe_holder(entry, name, &now), timestamptz_to_str(now.acquired_at)),
 			 errhint("Stop the work that the lease stood for.")));
 }
 
@@ -559,7 +574,7 @@ static void
 fence(LeaseEntry *entry, const char *name, int64 token)
 {
 	LOCKTAG		fence_lock = lease_lock_fence(&entry->key);
-	LeaseHold	hold;
+	LeaseHold	hold = {0};
 	Standing	why;
 
 	lease_wait_lock(&fence_lock, FENCE_MODE, false, WAIT_FOREVER);
@@ -789,8 +804,11 @@ lease_fence(const LeaseNameToken *arg)
 {
 	LeaseOp    *look = open_name(arg);
 
-	if (look == NULL)
+	if (look != NULL)
+	{
+		fence(look->entry, arg->name, arg->token);
+		lease_xact_forget(look);
+	}
+	else
 		raise_not_current(NULL, arg->name, arg->token, STANDING_STALE, NULL);
-	fence(look->entry, arg->name, arg->token);
-	lease_xact_forget(look);
 }

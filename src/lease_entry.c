@@ -27,7 +27,6 @@
 #include "common/hashfn.h"
 #include "common/sha2.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
@@ -38,6 +37,7 @@
 #include "extension.h"
 #include "guc.h"
 #include "lease_entry.h"
+#include "lease_note.h"
 #include "locktag.h"
 #include "shmem.h"
 
@@ -71,24 +71,6 @@ static DigestSlot *digest_slots = NULL;
 #define RETIRED_MAX 256
 static LeaseKey retired[RETIRED_MAX];
 static int	nretired = 0;
-
-/* Notes that a callback had to free: freed at the next call, where an error does no harm. */
-#define DISCARDED_MAX 64
-static dsa_pointer discarded[DISCARDED_MAX];
-static int	ndiscarded = 0;
-
-static void
-free_discarded(void)
-{
-	while (ndiscarded > 0)
-		lease_note_free(discarded[--ndiscarded]);
-}
-
-static void
-free_discarded_at_exit(int code, Datum arg)
-{
-	free_discarded();
-}
 
 /* How shmem.c lays out the table of leases. */
 const dshash_parameters *
@@ -130,11 +112,8 @@ lease_key_make(LeaseKey *key, const char *name)
 	DigestSlot *slot;
 
 	if (digest_slots == NULL)
-	{
 		digest_slots = MemoryContextAllocZero(TopMemoryContext, /* for the life of this process */
 											  DIGEST_SLOTS * sizeof(DigestSlot));
-		before_shmem_exit(free_discarded_at_exit, (Datum) 0);
-	}
 	slot = &digest_slots[hash % DIGEST_SLOTS];
 	if (slot->instance != instance || strcmp(slot->name, name) != 0)
 	{
@@ -199,6 +178,7 @@ pin_existing(const LeaseKey *key)
 	return entry;
 }
 
+/* Raises 53200. */
 static void
 raise_no_room(void)
 {
@@ -211,8 +191,8 @@ raise_no_room(void)
 }
 
 /* Raises 53200 unless leases may take `bytes` more; looks for what can go first. */
-static void
-need_room(Size bytes)
+void
+lease_entry_need_room(Size bytes)
 {
 	static int64 purged_us = 0;
 
@@ -228,8 +208,8 @@ need_room(Size bytes)
 }
 
 /* `size` bytes in the area. Raises 53200. */
-static dsa_pointer
-allocate(Size size)
+dsa_pointer
+lease_entry_allocate(Size size)
 {
 	dsa_pointer place = dsa_allocate_extended(shmem_area(), size, DSA_ALLOC_NO_OOM);
 
@@ -254,9 +234,9 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 	if (entry != NULL || how == LEASE_PIN_EXISTING)
 		return entry;
 	if (how == LEASE_PIN_CREATE)
-		need_room(ENTRY_BYTES + NAME_BYTES(strlen(name)));
+		lease_entry_need_room(ENTRY_BYTES + NAME_BYTES(strlen(name)));
 
-	name_place = allocate(strlen(name));
+	name_place = lease_entry_allocate(strlen(name));
 	memcpy(dsa_get_address(shmem_area(), name_place), name, strlen(name));
 	PG_TRY();
 	{
@@ -328,8 +308,8 @@ entry_dispose(LeaseEntry *entry)
 {
 	shmem_account(-(int64) (ENTRY_BYTES + NAME_BYTES(entry->name_len)));
 	dsa_free(shmem_area(), entry->name);
-	lease_note_free(entry->now.note);
-	lease_note_free(entry->next.note);
+	lease_note_dispose(entry->now.note);
+	lease_note_dispose(entry->next.note);
 }
 
 /* Deletes the entries that this process retired, except the last few. Outside of callbacks only. */
@@ -338,7 +318,7 @@ lease_entry_reap(void)
 {
 	dshash_table *table = shmem_table(SHARED_LEASES);
 
-	free_discarded();
+	lease_note_free_discarded();
 	while (nretired > KEEP_FREE)
 	{
 		LeaseKey	key = retired[0];
@@ -483,7 +463,7 @@ lease_entry_set_free(LeaseEntry *entry, int64 token)
 		memset(&entry->now, 0, sizeof(entry->now));
 	}
 	SpinLockRelease(&entry->mutex);
-	lease_note_discard(note);
+	lease_note_discard(&entry->key, note);
 	ConditionVariableBroadcast(&entry->changed);
 }
 
@@ -518,59 +498,6 @@ bool
 lease_hold_is_mine(const LeaseHold *hold)
 {
 	return hold->scope != LEASE_FREE && hold->pid == MyProcPid && hold->procno == compat_my_procno();
-}
-
-/* Label and metadata as a note in the area; InvalidDsaPointer for none of both. Raises 53200. */
-dsa_pointer
-lease_note_make(const char *holder, Jsonb *metadata)
-{
-	Size		holder_len = holder ? strlen(holder) : 0;
-	Size		metadata_len = metadata ? VARSIZE(metadata) : 0;
-	Size		size = offsetof(LeaseNote, data) + MAXALIGN(holder_len) + metadata_len;
-	dsa_pointer place;
-	LeaseNote  *note;
-
-	if (holder_len == 0 && metadata_len == 0)
-		return InvalidDsaPointer;
-	need_room(size);
-	place = allocate(size);
-	note = dsa_get_address(shmem_area(), place);
-	note->holder_len = holder_len;
-	note->metadata_len = metadata_len;
-	if (holder_len > 0)
-		memcpy(note->data, holder, holder_len);
-	if (metadata_len > 0)
-		memcpy(note->data + MAXALIGN(holder_len), metadata, metadata_len);
-	shmem_account(size);
-	return place;
-}
-
-/*
- * Frees a note from within a commit or abort callback: giving memory back may
- * have to map a part of the area that this process has not seen yet, which can fail.
- */
-void
-lease_note_discard(dsa_pointer place)
-{
-	if (!DsaPointerIsValid(place))
-		return;
-	if (ndiscarded < DISCARDED_MAX)
-		discarded[ndiscarded++] = place;
-	else
-		lease_note_free(place);
-}
-
-/* Frees a note, if it is one. */
-void
-lease_note_free(dsa_pointer place)
-{
-	LeaseNote  *note;
-
-	if (!DsaPointerIsValid(place))
-		return;
-	note = dsa_get_address(shmem_area(), place);
-	shmem_account(-(int64) (offsetof(LeaseNote, data) + MAXALIGN(note->holder_len) + note->metadata_len));
-	dsa_free(shmem_area(), place);
 }
 
 /* An interval in microseconds, a month being 30 days; saturates at the ends of int64. */

@@ -14,7 +14,6 @@
 #include "storage/lock.h"
 #include "storage/spin.h"
 #include "utils/dsa.h"
-#include "utils/jsonb.h"
 
 #include "lease.h"
 
@@ -56,14 +55,6 @@ typedef struct LeaseEntry
 	LeaseHold	next;			/* of a transaction that has not ended yet */
 } LeaseEntry;
 
-/* A label and metadata, in the shared area. */
-typedef struct LeaseNote
-{
-	uint32		holder_len;		/* 0: no label */
-	uint32		metadata_len;	/* 0: none; a Jsonb, at MAXALIGN behind the label */
-	char		data[FLEXIBLE_ARRAY_MEMBER];
-} LeaseNote;
-
 extern const dshash_parameters *lease_entry_params(void);
 
 extern void lease_key_make(LeaseKey *key, const char *name);
@@ -85,6 +76,8 @@ extern void lease_entry_retire(const LeaseEntry *entry);
 extern void lease_entry_reap(void);
 extern void lease_entry_purge(Oid database, Oid keep_instance);
 extern const char *lease_entry_name(const LeaseEntry *entry);
+extern void lease_entry_need_room(Size bytes);
+extern dsa_pointer lease_entry_allocate(Size size);
 
 extern void lease_entry_snapshot(LeaseEntry *entry, LeaseHold *now, LeaseHold *next);
 extern bool lease_entry_is_live(LeaseEntry *entry, LeaseHold *now);
@@ -92,10 +85,6 @@ extern int	lease_entry_count_mine(void);
 extern void lease_entry_set_free(LeaseEntry *entry, int64 token);
 extern bool lease_hold_has_lock(const LeaseHold *hold, const LOCKTAG *tag, LOCKMODE mode);
 extern bool lease_hold_is_mine(const LeaseHold *hold);
-
-extern dsa_pointer lease_note_make(const char *holder, Jsonb *metadata);
-extern void lease_note_free(dsa_pointer note);
-extern void lease_note_discard(dsa_pointer note);
 
 extern int64 lease_interval_us(const Interval *span);
 

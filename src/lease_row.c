@@ -65,6 +65,15 @@ bigint_column(HeapTuple tuple, TupleDesc desc, int number)
 	return isnull ? 0 : DatumGetInt64(value);
 }
 
+static char *
+text_column(HeapTuple tuple, TupleDesc desc, int number)
+{
+	bool		isnull;
+	Datum		value = column(tuple, desc, number, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(value);
+}
+
 /*
  * The hold that a row stands for when nothing is known beside it: until
  * ttl + lock_delay after this server began to accept writes, never shorter
@@ -112,6 +121,21 @@ lease_row_load(const char *name, LeaseHold *hold)
 	}
 	table_close(rel, AccessShareLock);
 	return tuple != NULL;
+}
+
+/* The label in the row of a name, or NULL. */
+char *
+lease_row_holder(const char *name)
+{
+	const Extension *extension = extension_get();
+	Relation	rel = table_open(extension->lease, AccessShareLock);
+	HeapTuple	tuple = row_find(rel, extension->lease_pkey, name);
+	char	   *holder = NULL;
+
+	if (tuple != NULL)
+		holder = text_column(tuple, RelationGetDescr(rel), LEASE_ROW_HOLDER);
+	table_close(rel, AccessShareLock);
+	return holder;
 }
 
 /*
@@ -237,15 +261,6 @@ typedef struct VisitState
 	void		(*visit) (const LeaseRow *row, void *arg);
 	void	   *arg;
 } VisitState;
-
-static char *
-text_column(HeapTuple tuple, TupleDesc desc, int number)
-{
-	bool		isnull;
-	Datum		value = column(tuple, desc, number, &isnull);
-
-	return isnull ? NULL : TextDatumGetCString(value);
-}
 
 static void
 visit_tuple(Relation rel, HeapTuple tuple, void *arg)

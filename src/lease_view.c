@@ -26,6 +26,7 @@
 #include "compat.h"
 #include "extension.h"
 #include "lease_entry.h"
+#include "lease_note.h"
 #include "lease_row.h"
 #include "locktag.h"
 #include "shmem.h"
@@ -186,25 +187,6 @@ typedef struct Copy
 	Jsonb	   *metadata;
 } Copy;
 
-static void
-copy_note(Copy *copy)
-{
-	LeaseNote  *note;
-
-	copy->holder = NULL;
-	copy->metadata = NULL;
-	if (!DsaPointerIsValid(copy->hold.note))
-		return;
-	note = dsa_get_address(shmem_area(), copy->hold.note);
-	if (note->holder_len > 0)
-		copy->holder = pnstrdup(note->data, note->holder_len);
-	if (note->metadata_len > 0)
-	{
-		copy->metadata = palloc(note->metadata_len);
-		memcpy(copy->metadata, note->data + MAXALIGN(note->holder_len), note->metadata_len);
-	}
-}
-
 static List *
 copy_process_holds(void)
 {
@@ -231,7 +213,7 @@ copy_process_holds(void)
 		copy = palloc(sizeof(Copy));
 		copy->name = pstrdup(lease_entry_name(entry));
 		copy->hold = now;
-		copy_note(copy);
+		lease_note_read(now.note, &copy->holder, &copy->metadata);
 		copies = lappend(copies, copy);
 	}
 	dshash_seq_term(&scan);

@@ -28,6 +28,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -46,6 +47,8 @@ acquire(const LOCKTAG *tag, LOCKMODE mode, bool session, bool dont_wait)
 	ResourceOwner owner = CurrentResourceOwner;
 	LockAcquireResult result;
 
+	if (!dont_wait)
+		InvalidateCatalogSnapshot();	/* who waits is not to hold back vacuum more than its statement does */
 	CurrentResourceOwner = CurTransactionResourceOwner; /* an error resets it, too */
 	result = LockAcquire(tag, mode, session, dont_wait);
 	CurrentResourceOwner = owner;
@@ -220,6 +223,7 @@ lease_wait_lapse(LeaseEntry *entry, int64 until_us)
 	int64		deadlock_check_us = start_us + DeadlockTimeout * US_PER_MS;
 	bool		in_time = true;
 
+	InvalidateCatalogSnapshot();
 	if (wait_event == 0)
 		wait_event = compat_wait_event("RevenantLease");
 	ConditionVariablePrepareToSleep(&entry->changed);

@@ -24,6 +24,7 @@
 
 #include "compat.h"
 #include "debug.h"
+#include "lease_note.h"
 #include "lease_xact.h"
 
 /* In TopTransactionContext, newest first. */
@@ -141,7 +142,7 @@ clear_next(LeaseOp *op)
 		memset(&op->entry->next, 0, sizeof(op->entry->next));
 	}
 	SpinLockRelease(&op->entry->mutex);
-	lease_note_discard(note);
+	lease_note_discard(&op->entry->key, note);
 }
 
 /* A session's H goes back, if it is still there: DISCARD ALL may have been faster. */
