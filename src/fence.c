@@ -31,13 +31,14 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
+#include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/spin.h"
 #include "tcop/utility.h"
@@ -69,14 +70,17 @@ typedef struct DatabaseState
 	slock_t		mutex;
 	int64		next;			/* next token to hand out */
 	int64		last;			/* last of the block; 0: none reserved in this server's life */
+	int64		dump;			/* what _token_dump was then: another value came with a restore */
 } DatabaseState;
 
 static DatabaseState *my_state = NULL;
 
 static DatabaseState *database_state(const Extension *extension);
-static bool draw(DatabaseState *state, int64 *token);
+static bool draw(DatabaseState *state, int64 dump, int64 *token);
+static bool is_entered(DatabaseState *state, int64 dump);
+static int64 dump_row(const Extension *extension);
 static void reserve(const Extension *extension, DatabaseState *state);
-static void publish(DatabaseState *state, int64 first, int64 last);
+static void publish(DatabaseState *state, const TokenBlock *block);
 
 /* How shmem.c lays out the table of databases. */
 const dshash_parameters *
@@ -109,27 +113,23 @@ fence_next_token(const char *function)
 
 	PreventCommandDuringRecovery(function);
 	PreventCommandIfReadOnly(function);
-	while (!draw(state, &token))
+	while (!draw(state, dump_row(extension), &token))
 		reserve(extension, state);
 	return token;
 }
 
 /*
- * Reserves a block if this server's life has none yet: the next lineage must
- * see that this era was entered, wanted or not. Called at CREATE EXTENSION and
- * by the supervisor when it begins to lead.
+ * Reserves a block if this server's life has none yet, or if a restore brought
+ * what it did not know: the next lineage must see that this era was entered,
+ * wanted or not. Called at CREATE EXTENSION and by the supervisor at every tick.
  */
 void
 fence_enter_era(void)
 {
 	const Extension *extension = extension_get();
 	DatabaseState *state = database_state(extension);
-	int64		last;
 
-	SpinLockAcquire(&state->mutex);
-	last = state->last;
-	SpinLockRelease(&state->mutex);
-	if (last == 0)
+	if (!is_entered(state, dump_row(extension)))
 		reserve(extension, state);
 }
 
@@ -147,18 +147,53 @@ database_state(const Extension *extension)
 		SpinLockInit(&my_state->mutex);
 		my_state->next = 0;
 		my_state->last = 0;
+		my_state->dump = 0;
 	}
 	dshash_release_lock(shmem_table(SHARED_DATABASES), my_state);
 	return my_state;
 }
 
+/* Whether a block was reserved in this server's life, with all that is known by now. */
 static bool
-draw(DatabaseState *state, int64 *token)
+is_entered(DatabaseState *state, int64 dump)
+{
+	bool		entered;
+
+	SpinLockAcquire(&state->mutex);
+	entered = state->last != 0 && state->dump == dump;
+	SpinLockRelease(&state->mutex);
+	return entered;
+}
+
+/*
+ * What _token_dump is now: a page of its own, so this is cheap enough for each
+ * token. CREATE EXTENSION has reserved a block before a restore brings the row.
+ */
+static int64
+dump_row(const Extension *extension)
+{
+	Relation	rel = relation_open(extension->token_dump, AccessShareLock);
+	Buffer		buffer = ReadBuffer(rel, 0);
+	HeapTupleHeader tuple;
+	Form_pg_sequence_data row;
+	int64		value;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	tuple = (HeapTupleHeader) PageGetItem(BufferGetPage(buffer), PageGetItemId(BufferGetPage(buffer), FirstOffsetNumber));
+	row = (Form_pg_sequence_data) ((char *) tuple + tuple->t_hoff);
+	value = row->is_called ? row->last_value : 0;
+	UnlockReleaseBuffer(buffer);
+	relation_close(rel, AccessShareLock);
+	return value;
+}
+
+static bool
+draw(DatabaseState *state, int64 dump, int64 *token)
 {
 	bool		drawn = false;
 
 	SpinLockAcquire(&state->mutex);
-	if (state->last != 0 && state->next <= state->last)
+	if (state->last != 0 && state->next <= state->last && state->dump == dump)
 	{
 		*token = state->next++;
 		drawn = true;
@@ -168,11 +203,14 @@ draw(DatabaseState *state, int64 *token)
 }
 
 static void
-publish(DatabaseState *state, int64 first, int64 last)
+publish(DatabaseState *state, const TokenBlock *block)
 {
+	int64		dump = token_pack(block->next.dump_era, block->next.dump_identity);
+
 	SpinLockAcquire(&state->mutex);
-	state->next = first;
-	state->last = last;
+	state->next = block->first;
+	state->last = block->last;
+	state->dump = dump;
 	SpinLockRelease(&state->mutex);
 }
 
@@ -291,11 +329,11 @@ reserve_locked(const Extension *extension, DatabaseState *state, int64 known_mar
 		raise_exhausted(outcome);
 	state_write(extension, &now, &block.next);
 	DEBUG_POINT("token-before-publish");
-	publish(state, block.first, block.last);
+	publish(state, &block);
 }
 
 static void
-reserve_if_empty(const Extension *extension, DatabaseState *state, int64 unused)
+reserve_if_needed(const Extension *extension, DatabaseState *state, int64 unused)
 {
 	int64		next,
 				last;
@@ -304,14 +342,14 @@ reserve_if_empty(const Extension *extension, DatabaseState *state, int64 unused)
 	next = state->next;
 	last = state->last;
 	SpinLockRelease(&state->mutex);
-	if (last == 0 || next > last)
+	if (next > last || !is_entered(state, dump_row(extension)))
 		reserve_locked(extension, state, last);
 }
 
 static void
 reserve(const Extension *extension, DatabaseState *state)
 {
-	with_state_locked(extension, reserve_if_empty, state, 0);
+	with_state_locked(extension, reserve_if_needed, state, 0);
 }
 
 static void

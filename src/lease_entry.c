@@ -23,9 +23,7 @@
  */
 #include "postgres.h"
 
-#include "common/cryptohash.h"
 #include "common/hashfn.h"
-#include "common/sha2.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
@@ -34,6 +32,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "digest.h"
 #include "extension.h"
 #include "guc.h"
 #include "lease_entry.h"
@@ -56,7 +55,7 @@
 typedef struct DigestSlot
 {
 	Oid			instance;
-	uint8		digest[16];
+	uint8		digest[DIGEST_BYTES];
 	char		name[LEASE_NAME_MAX + 1];
 } DigestSlot;
 
@@ -85,22 +84,6 @@ lease_entry_params(void)
 	};
 
 	return &params;
-}
-
-static void
-digest_name(Oid instance, const char *name, uint8 *digest)
-{
-	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA256);
-	uint8		whole[PG_SHA256_DIGEST_LENGTH];
-
-	if (context == NULL ||
-		pg_cryptohash_init(context) < 0 ||
-		pg_cryptohash_update(context, (const uint8 *) &instance, sizeof(instance)) < 0 ||
-		pg_cryptohash_update(context, (const uint8 *) name, strlen(name)) < 0 ||
-		pg_cryptohash_final(context, whole, sizeof(whole)) < 0)
-		elog(ERROR, "could not compute the digest of a lease's name");
-	pg_cryptohash_free(context);
-	memcpy(digest, whole, sizeof(((DigestSlot *) 0)->digest));
 }
 
 /* The key of a name (of 1 to LEASE_NAME_MAX bytes) in this database. */

@@ -14,17 +14,35 @@
 
 #include "access/genam.h"
 #include "access/heapam.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_collation.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "row.h"
+
+/*
+ * Opens a table of ours for a caller that must not wait for anybody. False
+ * when somebody has a lock on it that excludes this one; *rel is NULL when it
+ * does not exist any more.
+ */
+bool
+row_try_open(Oid table, LOCKMODE mode, Relation *rel)
+{
+	if (!ConditionalLockRelationOid(table, mode))
+		return false;
+	*rel = try_relation_open(table, NoLock);
+	if (*rel == NULL)
+		UnlockRelationOid(table, mode);
+	return true;
+}
 
 /* One look by one snapshot: a palloc'd copy, or NULL. */
 static HeapTuple
@@ -87,6 +105,20 @@ row_insert(Relation rel, Datum *values, bool *nulls)
 	heap_freetuple(tuple);
 }
 
+/* Locks what is there now: a snapshot of the caller's does not matter. */
+static TM_Result
+lock_tuple(Relation rel, HeapTuple tuple, LockWaitPolicy policy)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TM_FailureData failure;
+	TM_Result	result;
+
+	result = table_tuple_lock(rel, &tuple->t_self, SnapshotAny, slot, GetCurrentCommandId(false),
+							  LockTupleExclusive, policy, 0, &failure);
+	ExecDropSingleTupleTableSlot(slot);
+	return result;
+}
+
 /*
  * Locks a row that row_find() gave, waiting for whoever has it. False when it
  * was changed or deleted meanwhile, the caller then finds it again. What it
@@ -95,15 +127,22 @@ row_insert(Relation rel, Datum *values, bool *nulls)
 bool
 row_lock(Relation rel, HeapTuple tuple)
 {
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TM_FailureData failure;
-	TM_Result	result;
+	return lock_tuple(rel, tuple, LockWaitBlock) == TM_Ok;
+}
 
-	/* lock what is there now: a snapshot of the caller's does not matter */
-	result = table_tuple_lock(rel, &tuple->t_self, SnapshotAny, slot, GetCurrentCommandId(false),
-							  LockTupleExclusive, LockWaitBlock, 0, &failure);
-	ExecDropSingleTupleTableSlot(slot);
-	return result == TM_Ok;
+/* The same for a caller that must not wait for anybody. */
+RowLock
+row_try_lock(Relation rel, HeapTuple tuple)
+{
+	switch (lock_tuple(rel, tuple, LockWaitSkip))
+	{
+		case TM_Ok:
+			return ROW_LOCKED;
+		case TM_WouldBlock:
+			return ROW_BUSY;
+		default:
+			return ROW_CHANGED;
+	}
 }
 
 /* Replaces the marked columns of a row that this transaction has locked, or that nobody else can write. */

@@ -14,14 +14,25 @@
 
 #include "access/htup.h"
 #include "access/genam.h"
+#include "storage/lockdefs.h"
 #include "utils/rel.h"
+
+/* What became of an attempt to lock a row */
+typedef enum RowLock
+{
+	ROW_LOCKED,
+	ROW_CHANGED,				/* or gone; find it again */
+	ROW_BUSY					/* somebody else has it */
+} RowLock;
 
 typedef void (*RowVisitor) (Relation rel, HeapTuple tuple, void *arg);
 
+extern bool row_try_open(Oid table, LOCKMODE mode, Relation *rel);	/* false: locked by somebody else */
 extern HeapTuple row_find(Relation rel, Oid index, const char *key);	/* palloc'd copy, or NULL */
 extern HeapTuple row_find_locked(Relation rel, Oid index, const char *key); /* nobody else can write it */
 extern void row_insert(Relation rel, Datum *values, bool *nulls);
 extern bool row_lock(Relation rel, HeapTuple tuple);	/* false: changed or gone; find it again */
+extern RowLock row_try_lock(Relation rel, HeapTuple tuple);	/* the same, without waiting */
 extern void row_update(Relation rel, HeapTuple old, Datum *values, bool *nulls, bool *replace);
 extern bool row_delete(Relation rel, HeapTuple old);	/* waits for a concurrent writer; false: gone or changed */
 extern void row_visit(Relation rel, RowVisitor visit, void *arg);

@@ -33,7 +33,7 @@
 #include "guc.h"
 #include "lease_entry.h"
 #include "shmem.h"
-#include "task.h"
+#include "task_status.h"
 #include "worker.h"
 
 /* The part of the area that is in the fixed segment: enough for the empty tables and a few thousand leases. */

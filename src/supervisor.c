@@ -1027,6 +1027,8 @@ sweep(void)
 static void
 tick(void)
 {
+	bool		entered;
+
 	if (!guarded("look for the extension", look_for_extension, NULL))
 		return;
 	if (!extension_present)
@@ -1038,10 +1040,12 @@ tick(void)
 		return;
 
 	clock_note_writable();
-	if (!leading)
+	/* each time, tasks or not: a restore may have brought another era to be above */
+	entered = guarded("enter the era of its tokens", enter_era, NULL);
+	if (guc_enabled && !leading)
 	{
-		leading = guc_enabled && guarded("enter the era of its tokens", enter_era, NULL);
-		if (!leading && guc_enabled)
+		leading = entered;
+		if (!leading)
 			return;
 	}
 	/* a run that ended belongs to a task that is known */

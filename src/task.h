@@ -1,6 +1,6 @@
 /*
  * task.h
- *	  Tasks: their rows, and what shared memory knows about each.
+ *	  Tasks: their rows and keys.
  */
 #ifndef REVENANT_TASK_H
 #define REVENANT_TASK_H
@@ -10,8 +10,8 @@
 #include "access/htup.h"
 #include "access/tupdesc.h"
 #include "datatype/timestamp.h"
-#include "lib/dshash.h"
 
+#include "digest.h"
 #include "phase.h"
 #include "schedule.h"
 
@@ -43,7 +43,8 @@ enum
 	ATT_TASK_CREATED_AT,
 	ATT_TASK_SYSTEM_IDENTIFIER,
 	ATT_TASK_DATABASE_OID,
-	TASK_COLUMNS = ATT_TASK_DATABASE_OID
+	ATT_TASK_ENABLED_AT,
+	TASK_COLUMNS = ATT_TASK_ENABLED_AT
 };
 
 /* Columns of revenant.task_state */
@@ -66,8 +67,20 @@ enum
 	ATT_STATE_LAST_SQLSTATE,
 	ATT_STATE_LAST_EXIT,
 	ATT_STATE_RETRY_AT,
-	STATE_COLUMNS = ATT_STATE_RETRY_AT
+	ATT_STATE_CREATED_AT,
+	ATT_STATE_ENABLED_AT,
+	STATE_COLUMNS = ATT_STATE_ENABLED_AT
 };
+
+/*
+ * Which task it is that has a name: one that is dropped and created again is
+ * another one. What was counted and planned before it was enabled last is void.
+ */
+typedef struct TaskLife
+{
+	TimestampTz created_at;
+	TimestampTz enabled_at;
+} TaskLife;
 
 /* What the workers need of a row of revenant.task; strings are palloc'd. */
 typedef struct TaskRow
@@ -85,7 +98,7 @@ typedef struct TaskRow
 	int64		backoff_min_us;
 	int64		backoff_max_us;
 	int64		claim_delay_us;
-	TimestampTz created_at;
+	TaskLife	life;
 } TaskRow;
 
 /* Which task: names are as long as they like, keys are not. */
@@ -93,26 +106,8 @@ typedef struct TaskKey
 {
 	Oid			database;
 	Oid			instance;		/* oid of the extension */
-	uint8		digest[16];		/* of the name */
+	uint8		digest[DIGEST_BYTES];	/* of the name */
 } TaskKey;
-
-/*
- * What is known about a live task, an entry of SHARED_TASKS. The supervisor
- * moves the phase (the runner only from claiming to leading); drop_task and
- * disable_task put the hold. It is a cache: without an entry the task is as
- * its row says.
- */
-typedef struct TaskStatus
-{
-	TaskKey		key;
-	TaskPhase	phase;
-	int			hold_pid;		/* who keeps it from being started ... */
-	int			hold_procno;
-	LocalTransactionId hold_lxid;	/* ... until this transaction of its ends */
-	TimestampTz next_run;		/* 0: none */
-	char		name[TASK_NAME_MAX + 1];
-	char		reason[TASK_REASON_MAX];	/* why it does not run; empty: it does */
-} TaskStatus;
 
 extern void task_install_callbacks(void);
 extern void task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row);

@@ -4,9 +4,8 @@
  *	  What the workers know about each other: slots in shared memory.
  *
  * One array of supervisor slots, one of runner slots, both of a fixed size and
- * under one LWLock; and the table of task statuses, which has no bound and is a
- * dshash. Whoever waits for a worker remembers the generation of its slot: once
- * it differs, the slot belongs to somebody else.
+ * under one LWLock. Whoever waits for a worker remembers the generation of its
+ * slot: once it differs, the slot belongs to somebody else.
  *
  * {database, extension} × {made, dropped} and what becomes of the slots:
  *
@@ -14,15 +13,14 @@
  *							probes the database again
  *	  DROP EXTENSION		worker_extension_changed() at commit: the supervisor
  *							looks, stops its runners and ends as ABSENT
- *	  DROP + CREATE			the supervisor sees another instance and ends as DEAD,
- *							the next one begins with an empty slate
+ *	  DROP + CREATE			the supervisor sees another instance, forgets all that it
+ *							knew and goes on with an empty slate
  *	  DROP DATABASE etc.	worker_pause(): no slot of it is given away until
  *							worker_resume(), or until the pausing process is gone
  *
  * NOTES
  *	  Lock order: the lock here is the last one taken; nothing is called with it
- *	  held but signals and latches. The partition locks of the task table are
- *	  never held together with it.
+ *	  held but signals and latches.
  *
  *	  A hold (see TaskStatus) and a runner slot exclude each other without a
  *	  common lock: drop_task puts the hold and then looks for a slot, the
@@ -39,7 +37,6 @@
 
 #include <signal.h>
 
-#include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
@@ -85,14 +82,6 @@ typedef struct WorkerShared
 static WorkerShared *shared = NULL;
 static RunnerSlot *runners = NULL;
 
-static const dshash_parameters status_params = {
-	.key_size = sizeof(TaskKey),
-	.entry_size = sizeof(TaskStatus),
-	.compare_function = dshash_memcmp,
-	.hash_function = dshash_memhash,
-	COMPAT_DSHASH_COPY
-};
-
 /* ---------------------------------------------------------------- shared memory */
 
 static Size
@@ -123,13 +112,6 @@ worker_shmem_init(void *place, bool found)
 		shared->nrunners = guc_max_runners;
 	}
 	LWLockRegisterTranche(shared->tranche, "RevenantWorkers");
-}
-
-/* What the table of task statuses is made of. */
-const dshash_parameters *
-task_status_params(void)
-{
-	return &status_params;
 }
 
 /* Copies text, cut at a whole character. */
@@ -861,172 +843,4 @@ worker_stop_database(Oid database)
 	}
 	LWLockRelease(&shared->lock);
 	return left;
-}
-
-/* ---------------------------------------------------------------- statuses of tasks */
-
-/* The key of a task: a name is as long as it likes, its digest is not. */
-void
-task_key(TaskKey *key, Oid database, Oid instance, const char *name)
-{
-	uint64		halves[2];
-
-	halves[0] = hash_bytes_extended((const unsigned char *) name, (int) strlen(name), 0);
-	halves[1] = hash_bytes_extended((const unsigned char *) name, (int) strlen(name), UINT64CONST(0x5265766e616e7421));
-	memset(key, 0, sizeof(*key));
-	key->database = database;
-	key->instance = instance;
-	memcpy(key->digest, halves, sizeof(key->digest));
-}
-
-/* The entry, made if there is none; NULL when there is no room for one. The caller releases its lock. */
-static TaskStatus *
-status_enter(const TaskKey *key, const char *name)
-{
-	dshash_table *table = shmem_table(SHARED_TASKS);
-	TaskStatus *status = dshash_find(table, key, true);
-	bool		found;
-
-	if (status != NULL)
-		return status;
-	if (!shmem_has_room(sizeof(TaskStatus)))
-		return NULL;
-	status = dshash_find_or_insert(table, key, &found);
-	if (!found)
-	{
-		memset((char *) status + sizeof(TaskKey), 0, sizeof(TaskStatus) - sizeof(TaskKey));
-		strlcpy(status->name, name, sizeof(status->name));
-		shmem_account(sizeof(TaskStatus));
-	}
-	return status;
-}
-
-/*
- * Moves a task to a phase. True when the phase or the reason changed. When
- * shared memory is full the task merely is not shown as it is.
- */
-bool
-task_status_set(const TaskKey *key, const char *name, TaskPhase phase, TimestampTz next_run, const char *reason)
-{
-	TaskStatus *status = status_enter(key, name);
-	TaskPhase	before;
-	bool		moved;
-	bool		changed;
-
-	if (status == NULL)
-		return false;
-	before = status->phase;
-	moved = phase_move(&status->phase, phase);
-	changed = moved || strncmp(status->reason, reason, TASK_REASON_MAX - 1) != 0;
-	if (moved || before == phase)
-	{
-		status->next_run = next_run;
-		clip(status->reason, reason, sizeof(status->reason));
-	}
-	dshash_release_lock(shmem_table(SHARED_TASKS), status);
-	if (!moved && before != phase)
-		elog(WARNING, "task cannot go from phase %s to %s", phase_name(before), phase_name(phase));
-	return changed;
-}
-
-/* A copy of what is known about a task; false: nothing. */
-bool
-task_status_get(const TaskKey *key, TaskStatus *copy)
-{
-	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, false);
-
-	if (status == NULL)
-		return false;
-	*copy = *status;
-	dshash_release_lock(shmem_table(SHARED_TASKS), status);
-	return true;
-}
-
-/*
- * Keeps a task from being started until this transaction ends: the hold names
- * the transaction, and lapses with it or with this process. False when shared
- * memory is full.
- */
-bool
-task_status_hold(const TaskKey *key, const char *name)
-{
-	TaskStatus *status = status_enter(key, name);
-
-	if (status == NULL)
-		return false;
-	status->hold_pid = MyProcPid;
-	status->hold_procno = compat_my_procno();
-	status->hold_lxid = compat_proc_lxid(MyProc);
-	dshash_release_lock(shmem_table(SHARED_TASKS), status);
-	return true;
-}
-
-/* The process whose hold is still good, or 0. */
-static int
-holder_of(const TaskStatus *status)
-{
-	if (worker_is_alive(status->hold_pid, status->hold_procno) &&
-		compat_proc_lxid(GetPGProcByNumber(status->hold_procno)) == status->hold_lxid)
-		return status->hold_pid;
-	return 0;
-}
-
-/* The process that keeps a task from being started, or 0. */
-int
-task_status_holder(const TaskKey *key)
-{
-	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, false);
-	int			holder;
-
-	if (status == NULL)
-		return 0;
-	holder = holder_of(status);
-	dshash_release_lock(shmem_table(SHARED_TASKS), status);
-	return holder;
-}
-
-/* Forgets a task that is gone. */
-void
-task_status_forget(const TaskKey *key)
-{
-	if (dshash_delete_key(shmem_table(SHARED_TASKS), key))
-		shmem_account(-(int64) sizeof(TaskStatus));
-}
-
-/* Forgets the tasks of a database, except those of this instance of the extension (InvalidOid: all). */
-void
-task_status_purge(Oid database, Oid keep_instance)
-{
-	dshash_seq_status scan;
-	TaskStatus *status;
-
-	dshash_seq_init(&scan, shmem_table(SHARED_TASKS), true);
-	while ((status = dshash_seq_next(&scan)) != NULL)
-	{
-		if (status->key.database == database && status->key.instance != keep_instance)
-		{
-			dshash_delete_current(&scan);
-			shmem_account(-(int64) sizeof(TaskStatus));
-		}
-	}
-	dshash_seq_term(&scan);
-}
-
-/* Forgets those that the caller does not know, and that nobody holds. */
-void
-task_status_prune(Oid database, bool (*is_known) (const TaskKey *key))
-{
-	dshash_seq_status scan;
-	TaskStatus *status;
-
-	dshash_seq_init(&scan, shmem_table(SHARED_TASKS), true);
-	while ((status = dshash_seq_next(&scan)) != NULL)
-	{
-		if (status->key.database == database && !is_known(&status->key) && holder_of(status) == 0)
-		{
-			dshash_delete_current(&scan);
-			shmem_account(-(int64) sizeof(TaskStatus));
-		}
-	}
-	dshash_seq_term(&scan);
 }

@@ -1,6 +1,7 @@
 /* ---------------------------------------------------------------- tasks */
 
--- What a task is. Written by create_task, drop_task, enable_task, disable_task and adopt only. Dumped.
+-- What a task is. Written by create_task, drop_task, enable_task, disable_task and adopt only. Dumped. enabled_at is when it was
+-- created or enabled last.
 CREATE TABLE revenant.task (
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
 	command pg_catalog.text NOT NULL,
@@ -24,13 +25,15 @@ CREATE TABLE revenant.task (
 	created_at pg_catalog.timestamptz NOT NULL,
 	system_identifier pg_catalog.int8 NOT NULL,
 	database_oid pg_catalog.int8 NOT NULL,
+	enabled_at pg_catalog.timestamptz NOT NULL,
 	CONSTRAINT task_pkey PRIMARY KEY (name)
 );
 COMMENT ON TABLE revenant.task IS 'tasks as they were created; written by the functions of revenant only';
 REVOKE ALL ON TABLE revenant.task FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('revenant.task', '');
 
--- What became of it. Written by its runner and by the supervisor. Not dumped.
+-- What became of it. Written by its runner and by the supervisor, never by a user's transaction. Not dumped. It belongs
+-- to the task with the same name and created_at; what it says of failures and of the next run holds if enabled_at is the same, too.
 CREATE TABLE revenant.task_state (
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
 	node pg_catalog.text,
@@ -49,6 +52,8 @@ CREATE TABLE revenant.task_state (
 	last_sqlstate pg_catalog.text,
 	last_exit pg_catalog.int4,
 	retry_at pg_catalog.timestamptz,
+	created_at pg_catalog.timestamptz NOT NULL,
+	enabled_at pg_catalog.timestamptz NOT NULL,
 	CONSTRAINT task_state_pkey PRIMARY KEY (name)
 );
 COMMENT ON TABLE revenant.task_state IS 'the latest run of each task; written by the workers of revenant only';
@@ -116,6 +121,11 @@ CREATE FUNCTION revenant._task_status(
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_task_status';
 REVOKE ALL ON FUNCTION revenant._task_status() FROM PUBLIC;
 
+-- Why no supervisor looks at this database's tasks; NULL: one does.
+CREATE FUNCTION revenant._supervision() RETURNS pg_catalog.text
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_supervision';
+REVOKE ALL ON FUNCTION revenant._supervision() FROM PUBLIC;
+
 CREATE VIEW revenant.tasks AS
 SELECT
 	t.name,
@@ -143,14 +153,15 @@ SELECT
 		WHEN u.name IS NOT NULL THEN u.reason
 		WHEN NOT t.enabled THEN 'it is disabled'
 		WHEN pg_catalog.pg_is_in_recovery() THEN 'this server is a standby'
-		ELSE 'the supervisor has not seen it yet' END AS reason,
+		ELSE COALESCE(revenant._supervision(), 'the supervisor has not seen it yet') END AS reason,
 	t.schedule,
 	t.command,
 	t.run_as,
 	COALESCE(t.lease, 'task/'::pg_catalog.text OPERATOR(pg_catalog.||) t.name) AS lease,
 	t.enabled
 FROM revenant.task AS t
-LEFT JOIN revenant.task_state AS s ON s.name OPERATOR(pg_catalog.=) t.name
+LEFT JOIN revenant.task_state AS s
+	ON s.name OPERATOR(pg_catalog.=) t.name AND s.created_at OPERATOR(pg_catalog.=) t.created_at
 LEFT JOIN revenant._task_status() AS u ON u.name OPERATOR(pg_catalog.=) t.name;
 COMMENT ON VIEW revenant.tasks IS 'tasks, what each does now, and how its latest runs went';
 REVOKE ALL ON TABLE revenant.tasks FROM PUBLIC;

@@ -13,6 +13,7 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('FUNCTION revenant._leases()', 'EXECUTE', 'reader'),
 	('TABLE revenant.tasks', 'SELECT', 'reader'),
 	('FUNCTION revenant._task_status()', 'EXECUTE', 'reader'),
+	('FUNCTION revenant._supervision()', 'EXECUTE', 'reader'),
 	-- what pg_dump reads
 	('TABLE revenant.task', 'SELECT', 'reader'),
 	('TABLE revenant.usage_grant', 'SELECT', 'reader'),

@@ -438,8 +438,16 @@ SELECT revenant.release('scope-s', :s), revenant.release('scope-t', :t);
 
 SELECT count(revenant.try_acquire_xact('scope-' || i)) FROM generate_series(1, 1000) AS i;
 SELECT count(revenant.try_acquire_xact('scope-' || i)) FROM generate_series(1, 1001) AS i;
+BEGIN;
+SELECT count(revenant.try_acquire_xact('scope-' || i)) FROM generate_series(1, 1000) AS i;
+SAVEPOINT p;
+SELECT revenant.try_acquire_xact('scope-7') IS NOT NULL AS again;
+ROLLBACK TO p;
+SELECT revenant.try_acquire('scope-1001');
+ROLLBACK;
 SELECT count(revenant.try_acquire('scope-' || i)) FROM generate_series(1, 1000) AS i;
 SELECT revenant.try_acquire('scope-1001');
+-- Asking again takes nothing more, so no limit is in its way.
 SELECT count(revenant.try_acquire('scope-' || i)) AS again FROM generate_series(1, 999) AS i;
 SELECT count(*) FROM revenant.leases WHERE lease LIKE 'scope%' AND scope = 'session';
 SELECT count(*) FILTER (WHERE revenant.release(lease, token)) FROM revenant.leases WHERE lease = 'scope-7';
