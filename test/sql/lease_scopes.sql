@@ -374,6 +374,8 @@ INSERT INTO scopes VALUES (8);
 COMMIT;
 BEGIN;
 SELECT revenant.acquire_xact('scope-s') > :s AS taken;
+-- What this very session had before by session scope is not confused with it.
+SELECT revenant.is_current('scope-s', :s) AS old, revenant.release('scope-s', :s), revenant.try_acquire('scope-s') IS NULL AS busy;
 SELECT pg_advisory_unlock_all();
 INSERT INTO scopes VALUES (9);
 COMMIT;
