@@ -20,9 +20,12 @@
  *	  no slot of the database is given away (worker.c), so the launcher cannot
  *	  start a supervisor behind our back.
  *
- *	  Nothing is paused before it is clear that the caller may run the command:
- *	  otherwise anybody could stop the workers by trying. What else may be
- *	  wrong with the command PostgreSQL finds out itself.
+ *	  Nothing is paused before it is clear that the caller may run the command,
+ *	  and here: otherwise anybody could stop the workers by trying. What else
+ *	  may be wrong with the command PostgreSQL finds out itself.
+ *
+ *	  Roles are dropped, renamed and locked out from any database, while tasks
+ *	  of all databases run as them: every supervisor looks again at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +42,7 @@
 #include "storage/latch.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/resowner.h"
 #include "utils/syscache.h"
 
 #include "clock.h"
@@ -53,7 +57,9 @@
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
 
-static Oid	paused = InvalidOid;	/* the database that this transaction has paused */
+static Oid	paused = InvalidOid;	/* the database that this transaction has paused ... */
+static SubTransactionId paused_in = InvalidSubTransactionId;	/* ... and in which of its subtransactions */
+static bool roles_changed = false;	/* the supervisors are to look when it ends */
 static bool databases_changed = false;	/* the launcher is to look when it ends */
 
 /* Whether the caller may create databases. */
@@ -159,6 +165,25 @@ database_to_pause(Node *statement)
 	}
 }
 
+/* Raises where PostgreSQL is going to: in a block, and the command does not work in one. */
+static void
+prevent_in_block(Node *statement)
+{
+	if (IsA(statement, DropdbStmt))
+		PreventInTransactionBlock(true, "DROP DATABASE");
+	else if (IsA(statement, CreatedbStmt))
+		PreventInTransactionBlock(true, "CREATE DATABASE");
+	else if (IsA(statement, AlterDatabaseStmt))
+		PreventInTransactionBlock(true, "ALTER DATABASE SET TABLESPACE");
+}
+
+static bool
+changes_roles(Node *statement)
+{
+	return IsA(statement, DropRoleStmt) || IsA(statement, AlterRoleStmt) || IsA(statement, CreateRoleStmt) ||
+		(IsA(statement, RenameStmt) && castNode(RenameStmt, statement)->renameType == OBJECT_ROLE);
+}
+
 /* Ends the workers in a database and returns when their processes are gone; 55006 after ten seconds. */
 static void
 stop_workers(Oid database)
@@ -208,10 +233,14 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 
 	if (IsA(pstmt->utilityStmt, CreatedbStmt) || IsA(pstmt->utilityStmt, AlterDatabaseStmt))
 		databases_changed = true;
+	roles_changed |= changes_roles(pstmt->utilityStmt);
+	if (OidIsValid(database))
+		prevent_in_block(pstmt->utilityStmt);
 	if (OidIsValid(database) && !OidIsValid(paused) && worker_pause(database))
 	{
-		/* set first: on_xact_end() ends the pause whatever happens from here on */
+		/* set first: the pause ends with the (sub)transaction whatever happens from here on */
 		paused = database;
+		paused_in = GetCurrentSubTransactionId();
 		stop_workers(database);
 		DEBUG_POINT("ddl-workers-stopped");
 	}
@@ -227,14 +256,41 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 static void
 on_xact_end(XactEvent event, void *arg)
 {
-	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
 		return;
 	if (OidIsValid(paused))
 		worker_resume(paused);
-	else if (databases_changed)
+	else if (databases_changed && shmem_is_ready())
 		worker_wake_launcher();
 	paused = InvalidOid;
 	databases_changed = false;
+	if (event != XACT_EVENT_COMMIT)
+		roles_changed = false;
+}
+
+/*
+ * A commit tells of changed roles later than that: the supervisors look into
+ * their caches, so what was changed must have been announced to them before.
+ */
+static void
+on_release(ResourceReleasePhase phase, bool commit, bool top_level, void *arg)
+{
+	if (!roles_changed || !top_level || phase != RESOURCE_RELEASE_AFTER_LOCKS)
+		return;
+	roles_changed = false;
+	if (commit && shmem_is_ready())
+		worker_wake_all();
+}
+
+/* A command that failed under a savepoint, or was rolled back to one: the pause was for nothing. */
+static void
+on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+{
+	/* subtransactions that began later than the one that is aborted are within it */
+	if (event != SUBXACT_EVENT_ABORT_SUB || !OidIsValid(paused) || paused_in < mine)
+		return;
+	worker_resume(paused);
+	paused = InvalidOid;
 }
 
 /* Called once, by _PG_init under shared_preload_libraries. */
@@ -244,4 +300,6 @@ ddl_install_hooks(void)
 	previous_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 	RegisterXactCallback(on_xact_end, NULL);
+	RegisterSubXactCallback(on_subxact_end, NULL);
+	RegisterResourceReleaseCallback(on_release, NULL);
 }

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "utils/guc.h"
+#include "utils/varlena.h"
 
 #include "guc.h"
 
@@ -22,6 +23,35 @@ int			guc_max_runners = 16;
 char	   *guc_node_name = NULL;
 int			guc_shared_memory_mb = 256;
 
+/* Whether the text is a list of names. */
+static bool
+check_databases(char **value, void **extra, GucSource source)
+{
+	List	   *names;
+
+	if (SplitIdentifierString(pstrdup(*value ? *value : ""), ',', &names))
+		return true;
+	GUC_check_errdetail("It is not a list of names separated by commas. A name with other characters than letters, digits and _ is put in double quotes.");
+	return false;
+}
+
+/* Whether revenant.databases names this database; an empty list names all. */
+bool
+guc_database_is_listed(const char *name)
+{
+	List	   *names;
+	ListCell   *cell;
+
+	if (!SplitIdentifierString(pstrdup(guc_databases ? guc_databases : ""), ',', &names))
+		return false;
+	foreach(cell, names)
+	{
+		if (strcmp((char *) lfirst(cell), name) == 0)
+			return true;
+	}
+	return names == NIL;
+}
+
 /* Defines all settings. Called once, by _PG_init under shared_preload_libraries. */
 void
 guc_define(void)
@@ -30,7 +60,7 @@ guc_define(void)
 							   "Databases whose tasks are run and whose leases are looked after.",
 							   "A list of names separated by commas; empty for every database that has the extension.",
 							   &guc_databases, "",
-							   PGC_SIGHUP, GUC_LIST_INPUT, NULL, NULL, NULL);
+							   PGC_SIGHUP, GUC_LIST_INPUT, check_databases, NULL, NULL);
 
 	DefineCustomBoolVariable("revenant.enabled",
 							 "Runs tasks. Off stops every task of this server.",

@@ -15,5 +15,6 @@ extern int	guc_shared_memory_mb;
 
 extern void guc_define(void);
 extern const char *guc_effective_node_name(void);
+extern bool guc_database_is_listed(const char *name);
 
 #endif							/* REVENANT_GUC_H */

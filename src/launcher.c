@@ -42,13 +42,13 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/varlena.h"
 
 #include "clock.h"
 #include "compat.h"
 #include "guc.h"
 #include "launcher.h"
 #include "lease.h"
+#include "task_status.h"
 #include "worker.h"
 
 #define LONGEST_SLEEP_MS 60000
@@ -67,6 +67,7 @@ typedef struct KnownDatabase
 	int64		started_us;		/* when its last supervisor was started; 0: never */
 	int64		retry_us;		/* how long after that the next one may be */
 	int64		absent_since_us;
+	bool		left_alone;		/* is not wanted, and nothing of ours is there */
 	bool		complained;		/* no worker could be started, and the log says so */
 } KnownDatabase;
 
@@ -89,7 +90,9 @@ launcher_register(void)
 	worker.bgw_restart_time = 1;
 	RegisterBackgroundWorker(&worker);
 
+	/* the same: the postmaster forgets, at a crash, who is never to be restarted */
 	worker_prepare(&worker, "revenant promotion", "revenant promotion", "revenant_promotion_main");
+	worker.bgw_restart_time = 1;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	RegisterBackgroundWorker(&worker);
 }
@@ -115,6 +118,7 @@ revenant_launcher_main(Datum main_arg)
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
+	pqsignal(SIGINT, SIG_IGN);	/* there is no query to cancel */
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
@@ -145,22 +149,6 @@ revenant_launcher_main(Datum main_arg)
 	}
 }
 
-/* Whether revenant.databases has this name; an empty list has all. */
-static bool
-is_in_list(List *names, const char *name)
-{
-	ListCell   *cell;
-
-	if (names == NIL)
-		return true;
-	foreach(cell, names)
-	{
-		if (strcmp((char *) lfirst(cell), name) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* Reads pg_database into what is known. */
 static void
 list_databases(void)
@@ -168,7 +156,6 @@ list_databases(void)
 	Relation	rel;
 	TableScanDesc scan;
 	HeapTuple	tuple;
-	List	   *names = NIL;
 	HASH_SEQ_STATUS all;
 	KnownDatabase *known;
 
@@ -178,8 +165,6 @@ list_databases(void)
 
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
-	if (!SplitIdentifierString(pstrdup(guc_databases ? guc_databases : ""), ',', &names))
-		names = NIL;
 	rel = table_open(DatabaseRelationId, AccessShareLock);
 	scan = table_beginscan_catalog(rel, 0, NULL);
 	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
@@ -195,7 +180,7 @@ list_databases(void)
 		}
 		known->listed = true;
 		known->wanted = form->datallowconn && !form->datistemplate && !database_is_invalid_form(form) &&
-			is_in_list(names, NameStr(form->datname));
+			guc_database_is_listed(NameStr(form->datname));
 	}
 	table_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -222,20 +207,30 @@ forget_database(KnownDatabase *known)
 	hash_search(databases, &known->oid, HASH_REMOVE, NULL);
 }
 
-/* Asks the runners of a database that is not to have a supervisor to end. */
+/* A database is not to have a supervisor (any more): ends its runners, then forgets what its tasks did. */
 static void
-stop_runners(Oid database)
+leave_alone(KnownDatabase *known)
 {
 	RunnerSlot	runner;
+	bool		empty = !worker_has_supervisor(known->oid);
 
-	for (int i = worker_runner_next(0, database, &runner); i >= 0;
-		 i = worker_runner_next(i + 1, database, &runner))
+	if (known->left_alone)
+		return;
+	for (int i = worker_runner_next(0, known->oid, &runner); i >= 0;
+		 i = worker_runner_next(i + 1, known->oid, &runner))
 	{
 		if (runner.state == RUNNER_EXITED || worker_runner_reap(i, runner.generation, false))
 			worker_runner_free(i, runner.generation);
-		else if (!runner.stop)
-			worker_runner_stop(i, runner.generation);
+		else
+		{
+			empty = false;
+			if (!runner.stop)
+				worker_runner_stop(i, runner.generation);
+		}
 	}
+	if (empty)
+		task_status_purge(known->oid, InvalidOid);
+	known->left_alone = empty;
 }
 
 /* Looks at every supervisor slot: collects those that ended, stops those that are not wanted. */
@@ -246,13 +241,17 @@ collect_supervisors(void)
 	{
 		SupervisorSlot slot;
 		KnownDatabase *known;
+		bool		left;
 		bool		absent;
 
 		if (!worker_supervisor_get(i, &slot))
 			continue;
 		known = hash_search(databases, &slot.database, HASH_FIND, NULL);
-		if (worker_supervisor_collect(i, slot.generation, &absent))
+		if (worker_supervisor_collect(i, slot.generation, &left, &absent))
 		{
+			/* it did what it was there for: the next one need not be put off */
+			if (known != NULL && left)
+				known->started_us = 0;
 			if (known != NULL && absent)
 			{
 				known->absent = true;
@@ -277,13 +276,15 @@ start_supervisor(KnownDatabase *known, int slot, uint32 generation)
 	worker.bgw_notify_pid = MyProcPid;
 	StaticAssertStmt(sizeof(extra) <= BGW_EXTRALEN, "bgw_extra is too small");
 	memcpy(worker.bgw_extra, &extra, sizeof(extra));
+	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
+		return false;
 	/* the first time again after a second, then ever less often, unless it lived for a while */
 	if (known->started_us == 0 || clock_now_us() - known->started_us > HEALTHY_US)
 		known->retry_us = RETRY_US;
 	else
 		known->retry_us = Min(known->retry_us * 2, LONGEST_RETRY_US);
 	known->started_us = clock_now_us();
-	return RegisterDynamicBackgroundWorker(&worker, NULL);
+	return true;
 }
 
 /* Starts what is missing, and says how long the next tick may wait. */
@@ -294,6 +295,7 @@ start_supervisors(long *sleep_ms)
 	KnownDatabase *known;
 	int64		now = clock_now_us();
 	bool		standby = RecoveryInProgress();
+	bool		starving = false;
 
 	hash_seq_init(&all, databases);
 	while ((known = hash_seq_search(&all)) != NULL)
@@ -308,9 +310,10 @@ start_supervisors(long *sleep_ms)
 		}
 		if (!known->wanted)
 		{
-			stop_runners(known->oid);
+			leave_alone(known);
 			continue;
 		}
+		known->left_alone = false;
 		if (known->absent && standby)
 		{
 			if (now - known->absent_since_us >= STANDBY_PROBE_US)
@@ -341,6 +344,7 @@ start_supervisors(long *sleep_ms)
 		if (slot >= 0)
 			worker_supervisor_free(slot, generation);
 		*sleep_ms = Min(*sleep_ms, RETRY_US / US_PER_MS);
+		starving |= slot != RESERVE_PAUSED;
 		if (slot != RESERVE_PAUSED && !known->complained)
 		{
 			ereport(LOG,
@@ -349,6 +353,7 @@ start_supervisors(long *sleep_ms)
 			known->complained = true;
 		}
 	}
+	worker_supervisors_starve(starving);
 }
 
 /* One look at everything. An error in it ends the launcher, which comes back with a clean slate. */
@@ -371,7 +376,10 @@ tick(long *sleep_ms)
 	{
 		hash_seq_init(&all, databases);
 		while ((known = hash_seq_search(&all)) != NULL)
+		{
 			known->absent = false;
+			known->started_us = 0;
+		}
 	}
 	for (int i = 0; i < nwanted; i++)
 	{

@@ -373,8 +373,6 @@ lease_acquire(const LeaseRequest *request)
 	PreventCommandIfParallelMode(request->function);
 	if (!request->trusted)
 		check_reserved_name(request->name);
-	if (session)
-		lease_xact_check_session_limit();
 	if (!request->wait)
 		until_us = 0;
 	else if (request->wait_us >= 0)
@@ -385,13 +383,16 @@ lease_acquire(const LeaseRequest *request)
 	hold_lock = lease_lock_hold(&key);
 	fence_lock = lease_lock_fence(&key);
 	entry = lease_entry_pin(&key, request->name, LEASE_PIN_CREATE);
-	op = lease_xact_add(LEASE_OP_ACQUIRE, entry, 0);
-	op->hold.scope = request->scope;
+	op = lease_xact_add(LEASE_OP_LOOK, entry, 0);
 	if (answer_from_own(entry, request, &token))
 	{
 		lease_xact_forget(op);
 		return token;
 	}
+	if (session)
+		lease_xact_check_session_limit();
+	lease_xact_become_acquire(op);
+	op->hold.scope = request->scope;
 
 	/* before the wait: one that ends in an error may have been granted all the same */
 	op->locked = session;

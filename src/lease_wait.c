@@ -87,6 +87,8 @@ wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int bound_ms)
 		if (ours)
 			LockTimeout = bound_ms;
 		(void) acquire(tag, mode, session, false);
+		/* our timeout may have fired in the moment of the grant: it is to be caught here */
+		CHECK_FOR_INTERRUPTS();
 		LockTimeout = users_timeout;
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);

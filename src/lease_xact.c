@@ -40,6 +40,15 @@ is_limited(LeaseOpKind kind)
 	return kind == LEASE_OP_ACQUIRE || kind == LEASE_OP_FENCE;
 }
 
+static void
+raise_limit(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("a transaction cannot hold and fence more than %d leases", LEASE_OPS_MAX),
+			 errhint("Use several transactions, or one lease for what belongs together.")));
+}
+
 /* Notes what the transaction does; takes over the caller's pin. Raises 54000. */
 LeaseOp *
 lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
@@ -49,10 +58,7 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 	if (is_limited(kind) && ncounted >= LEASE_OPS_MAX)
 	{
 		lease_entry_unpin(entry);
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a transaction cannot hold and fence more than %d leases", LEASE_OPS_MAX),
-				 errhint("Use several transactions, or one lease for what belongs together.")));
+		raise_limit();
 	}
 	op = MemoryContextAllocZero(TopTransactionContext, sizeof(LeaseOp));
 	op->kind = kind;
@@ -63,6 +69,17 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 	ops = op;
 	ncounted += is_limited(kind);
 	return op;
+}
+
+/* A look is followed by an acquire: asking again for what one holds is not one, and within any limit. Raises 54000. */
+void
+lease_xact_become_acquire(LeaseOp *look)
+{
+	Assert(look->kind == LEASE_OP_LOOK);
+	if (ncounted >= LEASE_OPS_MAX)
+		raise_limit();
+	look->kind = LEASE_OP_ACQUIRE;
+	ncounted++;
 }
 
 /* Takes out an operation that came to nothing, and unpins its entry. */

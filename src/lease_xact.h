@@ -34,6 +34,7 @@ typedef struct LeaseOp
 
 extern void lease_xact_install_callbacks(void);
 extern LeaseOp *lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token);
+extern void lease_xact_become_acquire(LeaseOp *look);
 extern void lease_xact_forget(LeaseOp *op);
 extern LeaseOp *lease_xact_find(LeaseOpKind kind, const LeaseEntry *entry, int64 token);
 extern LeaseOp *lease_xact_find_key(LeaseOpKind kind, const LeaseKey *key);

@@ -12,18 +12,22 @@
 
 #include "restart.h"
 
+/* However short the backoff, failures in a row must not become a loop of processes and log lines. */
+#define REPEATED_MIN_US INT64CONST(100000)
+#define HEALTHY_MIN_US INT64CONST(1000000)
+
 /* The wait varies by this much in both directions, so that tasks that failed together do not come back together. */
 #define JITTER_PERCENT 20
 
 /*
  * How many failures in a row there are after one more, given how many there
  * were and how long the failed run lasted: a run that was healthy for as long
- * as the longest backoff starts the count again.
+ * as the longest backoff (a second at least) starts the count again.
  */
 int
 restart_count_failure(int failures, int64 ran_us, int64 max_us)
 {
-	if (ran_us >= max_us)
+	if (ran_us >= max_us && ran_us >= HEALTHY_MIN_US)
 		failures = 0;
 	return failures < PG_INT32_MAX ? failures + 1 : failures;
 }
@@ -31,7 +35,8 @@ restart_count_failure(int failures, int64 ran_us, int64 max_us)
 /*
  * How long to wait after this many failures in a row: min_us after the first
  * (and after none, a normal end), doubled by each further one, at most max_us,
- * and then 20 % more or less as the random number says. 0 stays 0.
+ * and then 20 % more or less as the random number says. 0 stays 0 once: from the
+ * second failure in a row on it is doubled from at least a tenth of a second.
  */
 int64
 restart_backoff_us(int64 min_us, int64 max_us, int failures, uint32 random)
@@ -39,6 +44,11 @@ restart_backoff_us(int64 min_us, int64 max_us, int failures, uint32 random)
 	int64		wait_us = min_us;
 	int64		span;
 
+	if (failures > 1)
+	{
+		max_us = Max(max_us, REPEATED_MIN_US);
+		wait_us = Max(wait_us, REPEATED_MIN_US / 2);
+	}
 	for (int i = 1; i < failures && wait_us > 0 && wait_us < max_us; i++)
 	{
 		if (pg_mul_s64_overflow(wait_us, 2, &wait_us))

@@ -55,6 +55,8 @@
 #include "row.h"
 #include "runner.h"
 #include "task.h"
+#include "task_state.h"
+#include "task_status.h"
 #include "worker.h"
 
 /* This run */
@@ -119,60 +121,6 @@ pin(const char *name, const char *value)
 		(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, ERROR, false);
 }
 
-/* Writes into revenant.task_state that this run is under way. */
-static void
-write_start(const Extension *extension, const TaskRow *row, TimestampTz fire_at, TimestampTz *next_run)
-{
-	Relation	rel = table_open(extension->task_state, RowExclusiveLock);
-	Datum		values[STATE_COLUMNS] = {0};
-	bool		nulls[STATE_COLUMNS] = {0};
-	bool		replace[STATE_COLUMNS] = {0};
-	TimestampTz now = GetCurrentTimestamp();
-	HeapTuple	old;
-	const int	written[] = {
-		ATT_STATE_NODE, ATT_STATE_PID, ATT_STATE_TOKEN, ATT_STATE_STARTED_AT,
-		ATT_STATE_FINISHED_AT, ATT_STATE_NEXT_RUN, ATT_STATE_RETRY_AT
-	};
-
-	*next_run = 0;
-	if (row->has_schedule && !schedule_next(&row->schedule, row->created_at, Max(now, fire_at), next_run))
-		*next_run = 0;
-
-	values[ATT_STATE_NODE - 1] = CStringGetTextDatum(guc_effective_node_name());
-	values[ATT_STATE_PID - 1] = Int32GetDatum(MyProcPid);
-	values[ATT_STATE_TOKEN - 1] = Int64GetDatum(task_token);
-	values[ATT_STATE_STARTED_AT - 1] = TimestampTzGetDatum(now);
-	nulls[ATT_STATE_FINISHED_AT - 1] = true;
-	values[ATT_STATE_NEXT_RUN - 1] = TimestampTzGetDatum(*next_run);
-	nulls[ATT_STATE_NEXT_RUN - 1] = *next_run == 0;
-	nulls[ATT_STATE_RETRY_AT - 1] = true;
-	for (int i = 0; i < (int) lengthof(written); i++)
-		replace[written[i] - 1] = true;
-
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		old = row_find(rel, extension->task_state_pkey, row->name);
-	} while (old != NULL && !row_lock(rel, old));
-	if (old != NULL)
-		row_update(rel, old, values, nulls, replace);
-	else
-	{
-		values[ATT_STATE_NAME - 1] = CStringGetTextDatum(row->name);
-		values[ATT_STATE_RUNS - 1] = Int64GetDatum(0);
-		values[ATT_STATE_FAILURES - 1] = Int64GetDatum(0);
-		values[ATT_STATE_RESTARTS - 1] = Int64GetDatum(0);
-		values[ATT_STATE_CONSECUTIVE_FAILURES - 1] = Int32GetDatum(0);
-		nulls[ATT_STATE_LAST_SUCCESS - 1] = true;
-		nulls[ATT_STATE_LAST_DURATION - 1] = true;
-		nulls[ATT_STATE_LAST_ERROR - 1] = true;
-		nulls[ATT_STATE_LAST_SQLSTATE - 1] = true;
-		nulls[ATT_STATE_LAST_EXIT - 1] = true;
-		row_insert(rel, values, nulls);
-	}
-	table_close(rel, NoLock);
-}
-
 /*
  * The first transaction: reads the task, takes its lease, and writes down that
  * it runs. False when there is nothing to run any more.
@@ -185,7 +133,6 @@ claim(const RunnerSlot *slot)
 	TaskRow		row;
 	Relation	rel;
 	HeapTuple	tuple;
-	TimestampTz next_run;
 	Oid			instance;
 
 	SetCurrentStatementStartTimestamp();
@@ -215,9 +162,9 @@ claim(const RunnerSlot *slot)
 	if (tuple != NULL)
 		task_parse(tuple, RelationGetDescr(rel), &row);
 	table_close(rel, AccessShareLock);
-	/* the wait for the lease must not hold back vacuum */
 	PopActiveSnapshot();
-	if (tuple == NULL || !row.enabled || !row.native || row.run_as_oid != me.role)
+	if (tuple == NULL || !row.enabled || !row.native || row.run_as_oid != me.role ||
+		row.life.created_at != slot->life.created_at)
 	{
 		CommitTransactionCommand();
 		return false;
@@ -230,6 +177,8 @@ claim(const RunnerSlot *slot)
 	request.wait = true;
 	request.wait_us = -1;
 	request.trusted = true;
+	/* the wait for the lease must not hold back vacuum */
+	InvalidateCatalogSnapshot();
 	task_token = lease_acquire(&request);
 	if (task_token == 0)
 		ereport(ERROR,
@@ -243,7 +192,7 @@ claim(const RunnerSlot *slot)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension revenant was replaced")));
 	PushActiveSnapshot(GetTransactionSnapshot());
-	write_start(extension, &row, slot->fire_at, &next_run);
+	task_state_start(extension, &row, task_token, slot->next_run);
 	PopActiveSnapshot();
 	task_lease = MemoryContextStrdup(TopMemoryContext, row.lease);	/* for the life of this process */
 	task_command = MemoryContextStrdup(TopMemoryContext, row.command);
@@ -263,8 +212,22 @@ claim(const RunnerSlot *slot)
 	CommitTransactionCommand();
 
 	worker_runner_lead(me.slot, me.generation, task_token);
-	(void) task_status_set(&slot->task, slot->name, PHASE_LEADING, next_run, "");
+	DEBUG_POINT_QUIET("runner-before-leading");
+	task_status_lead(&slot->task, slot->next_run);
 	return true;
+}
+
+/* Raises RV001 when the task's lease is not this run's any more. Needs a transaction. */
+static void
+require_lease(void)
+{
+	if (!lease_session_holds(task_lease, task_token))
+		ereport(ERROR,
+				(errcode(ERRCODE_RV_STALE_TOKEN),
+				 errmsg("task \"%s\" does not hold its lease any more", task_name),
+				 errdetail("Lease \"%s\" with token " INT64_FORMAT " was released or revoked during the run.",
+						   task_lease, task_token),
+				 errhint("DISCARD ALL and pg_advisory_unlock_all() release leases, too.")));
 }
 
 /* There is no client that COPY could talk to. */
@@ -298,13 +261,7 @@ run_statement(RawStmt *parsed)
 		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
 	CHECK_FOR_INTERRUPTS();
 
-	if (!lease_session_holds(task_lease, task_token))
-		ereport(ERROR,
-				(errcode(ERRCODE_RV_STALE_TOKEN),
-				 errmsg("task \"%s\" does not hold its lease any more", task_name),
-				 errdetail("Lease \"%s\" with token " INT64_FORMAT " was released or revoked during the run.",
-						   task_lease, task_token),
-				 errhint("DISCARD ALL and pg_advisory_unlock_all() release leases, too.")));
+	require_lease();
 	refuse_copy(parsed);
 
 	MemoryContextSwitchTo(statement_context);
@@ -373,7 +330,21 @@ run_command(void)
 				 errmsg("command of task \"%s\" ended within a transaction block", task_name),
 				 errdetail("What it did in the block is rolled back."),
 				 errhint("End the command with COMMIT.")));
+
+	/* the last statement may have lost it */
+	StartTransactionCommand();
+	require_lease();
+	CommitTransactionCommand();
 	debug_query_string = NULL;
+}
+
+/* What a login of this role would load. */
+static void
+load_session_libraries(void)
+{
+	StartTransactionCommand();
+	process_session_preload_libraries();
+	CommitTransactionCommand();
 }
 
 /* A runner. */
@@ -407,6 +378,7 @@ revenant_runner_main(Datum main_arg)
 
 	PG_TRY();
 	{
+		load_session_libraries();
 		if (claim(&slot))
 			run_command();
 		outcome = RUN_SUCCEEDED;

@@ -23,7 +23,8 @@
  *	  tokens, in a transaction of its own.
  *
  *	  The supervisor never runs users' code: it reads and writes the
- *	  extension's own tables directly, and evaluates no expression.
+ *	  extension's own tables directly, and evaluates no expression. Nor does it
+ *	  wait for a user's transaction: what is locked is done in a later tick.
  *
  *	  Times are on the monotonic clock, except the fire times of schedules.
  *	  Those are looked at again at least every ten seconds, so a step of the
@@ -35,7 +36,6 @@
 
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "common/hashfn.h"
@@ -47,6 +47,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
@@ -69,6 +70,8 @@
 #include "row.h"
 #include "supervisor.h"
 #include "task.h"
+#include "task_state.h"
+#include "task_status.h"
 #include "worker.h"
 
 #define LONGEST_SLEEP_US (10 * US_PER_S)
@@ -78,7 +81,11 @@
 #define SWEEP_BATCH 50
 #define COMPLAIN_EVERY_US (60 * US_PER_S)
 
-/* A fire time that is over by no more than this is still run: the supervisor was only restarted. */
+/*
+ * A fire time that is over by no more than this is still run: the supervisor
+ * was restarted, or the run before took longer than the interval. One that
+ * waits for a runner stays due for as long as it takes.
+ */
 #define FIRE_GRACE_US (10 * US_PER_S)
 
 /* What the supervisor knows of a task between two ticks: a row, and what is to be done about it. */
@@ -98,7 +105,7 @@ typedef struct Task
 	int64		backoff_min_us;
 	int64		backoff_max_us;
 	int64		claim_delay_us;
-	TimestampTz created_at;
+	TaskLife	life;
 	char		problem[TASK_REASON_MAX];	/* why it cannot be run at all; empty: it can */
 
 	/* when it runs next */
@@ -107,7 +114,9 @@ typedef struct Task
 	bool		backoff;		/* due_us is the end of a backoff */
 	int64		due_us;			/* not before; 0: at once */
 	TimestampTz fire_at;		/* of the schedule; 0: none */
+	bool		fires;			/* it is due because fire_at has come, and not to try a failed run again */
 	int64		late_since_us;	/* since when it is due */
+	TimestampTz started_at;		/* of the latest run; 0: none, or not known yet */
 
 	/* its runner */
 	int			slot;			/* -1: none */
@@ -115,23 +124,18 @@ typedef struct Task
 	uint32		runner_generation;
 	bool		runner_stop;
 	bool		runner_leads;
+	TaskLife	runner_life;
 	BackgroundWorkerHandle *handle; /* in TopMemoryContext, freed when the run was collected */
+
+	/* a run that ended and is not written down yet */
+	bool		ended;
+	uint32		ended_generation;
+	TaskEnding	ending;
 
 	/* what was published last */
 	TaskPhase	phase;
 	uint32		reason_hash;
 } Task;
-
-/* A run that ended, for the step that writes it down. */
-typedef struct Ending
-{
-	const RunnerSlot *slot;
-	bool		failed;
-	bool		stopped;
-	bool		restarts;
-	int			failures;
-	TimestampTz retry_at;		/* 0: none */
-} Ending;
 
 typedef void (*Step) (void *arg);
 
@@ -143,8 +147,10 @@ static Oid	instance = InvalidOid;	/* of the extension; InvalidOid: not known yet
 static bool extension_present = false;
 static bool leading = false;	/* the era was entered */
 static int	foreign = 0;		/* tasks that wait for adopt() */
-static bool roles_changed = true;
+static bool reload_wanted = true;
 static uint32 seen_changes = 0;
+static uint32 role_changes = 0;	/* grows whenever a role may have changed */
+static uint32 seen_role_changes = 0;
 static int64 loaded_us = 0;		/* 0: never */
 static int64 swept_us = 0;
 static int64 pruned_us = 0;
@@ -216,7 +222,7 @@ guarded(const char *what, Step step, void *arg)
 static void
 on_role_change(Datum arg, int cacheid, uint32 hashvalue)
 {
-	roles_changed = true;
+	role_changes++;
 }
 
 /* Makes the phase and the reason of a task known, if they are not. */
@@ -242,9 +248,11 @@ publish(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason)
 /* What the rows say; visited with the table open. */
 typedef struct Load
 {
-	List	   *open_runs;		/* palloc'd names, in tick_context */
+	List	   *open_runs;		/* of palloc'd TaskState, in tick_context */
+	List	   *orphans;		/* the same: rows of tasks that were dropped */
 	int			foreign;		/* tasks that wait for adopt() */
-	bool		gone;			/* the table is not there any more */
+	bool		gone;			/* the tables are not there any more */
+	bool		busy;			/* somebody has locked them */
 } Load;
 
 /* The task begins anew. */
@@ -254,8 +262,24 @@ forget_plan(Task *task)
 	task->ready = false;
 	task->failures = 0;
 	task->backoff = false;
+	task->fires = false;
 	task->due_us = 0;
 	task->fire_at = 0;
+	task->started_at = 0;
+}
+
+static bool
+same_life(const TaskLife *a, const TaskLife *b)
+{
+	return a->created_at == b->created_at && a->enabled_at == b->enabled_at;
+}
+
+static TimestampTz
+timestamp_of(Relation rel, HeapTuple tuple, int attribute)
+{
+	bool		isnull;
+
+	return DatumGetTimestampTz(heap_getattr(tuple, attribute, RelationGetDescr(rel), &isnull));
 }
 
 static void
@@ -290,6 +314,8 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 		memset(&row, 0, sizeof(row));
 		row.enabled = row.native = true;
 		row.run_as = "";
+		row.life.created_at = timestamp_of(rel, tuple, ATT_TASK_CREATED_AT);
+		row.life.enabled_at = timestamp_of(rel, tuple, ATT_TASK_ENABLED_AT);
 		unreadable = error->message;
 	}
 	PG_END_TRY();
@@ -306,7 +332,7 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	}
 	/* another schedule is another grid */
 	if (found && task->ready &&
-		(task->has_schedule != row.has_schedule || task->created_at != row.created_at ||
+		(task->has_schedule != row.has_schedule || !same_life(&task->life, &row.life) ||
 		 memcmp(&task->schedule, &row.schedule, sizeof(Schedule)) != 0))
 		forget_plan(task);
 	task->seen = true;
@@ -319,7 +345,7 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	task->backoff_min_us = row.backoff_min_us;
 	task->backoff_max_us = row.backoff_max_us;
 	task->claim_delay_us = row.claim_delay_us;
-	task->created_at = row.created_at;
+	task->life = row.life;
 	if (unreadable != NULL)
 		snprintf(task->problem, sizeof(task->problem), "its row cannot be read: %s", unreadable);
 	else if (row.schedule_problem != NULL)
@@ -332,42 +358,51 @@ static void
 load_state(Relation rel, HeapTuple tuple, void *arg)
 {
 	Load	   *load = arg;
-	Datum		values[STATE_COLUMNS];
-	bool		nulls[STATE_COLUMNS];
-	char	   *name;
+	TaskState  *state;
 	TaskKey		key;
 	Task	   *task;
+	MemoryContext old = MemoryContextSwitchTo(tick_context);
 
-	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
-	name = TextDatumGetCString(values[ATT_STATE_NAME - 1]);
-	task_key(&key, MyDatabaseId, instance, name);
+	state = palloc(sizeof(TaskState));
+	task_state_parse(rel, tuple, state);
+	task_key(&key, MyDatabaseId, instance, state->name);
 	task = hash_search(tasks, &key, HASH_FIND, NULL);
-
-	if (!nulls[ATT_STATE_STARTED_AT - 1] && nulls[ATT_STATE_FINISHED_AT - 1])
+	if (task == NULL || !task->seen || task->life.created_at != state->life.created_at)
 	{
-		MemoryContext old = MemoryContextSwitchTo(tick_context);
-
-		load->open_runs = lappend(load->open_runs, pstrdup(name));
+		load->orphans = lappend(load->orphans, state);
 		MemoryContextSwitchTo(old);
+		return;
 	}
+	if (state->open)
+		load->open_runs = lappend(load->open_runs, state);
+	MemoryContextSwitchTo(old);
 
 	/* what an earlier supervisor, or an earlier life of the server, had in mind */
-	if (task != NULL && !task->ready && task->enabled)
+	if (task->ready || !task->enabled)
+		return;
+	task->started_at = state->started_at;
+	if (!same_life(&task->life, &state->life))
+		return;
+	task->failures = state->failures;
+	if (state->retry_at != 0)
 	{
-		TimestampTz now = GetCurrentTimestamp();
+		int64		wait_us = state->retry_at - GetCurrentTimestamp();
 
-		task->failures = DatumGetInt32(values[ATT_STATE_CONSECUTIVE_FAILURES - 1]);
-		if (!nulls[ATT_STATE_RETRY_AT - 1])
-		{
-			int64		wait_us = DatumGetTimestampTz(values[ATT_STATE_RETRY_AT - 1]) - now;
-
-			wait_us = Min(wait_us, task->backoff_max_us + task->backoff_max_us / 4);
-			task->backoff = true;
-			task->due_us = wait_us > 0 ? clock_now_us() + wait_us : 0;
-		}
-		if (task->has_schedule && !nulls[ATT_STATE_NEXT_RUN - 1])
-			task->fire_at = DatumGetTimestampTz(values[ATT_STATE_NEXT_RUN - 1]);
+		wait_us = Min(wait_us, task->backoff_max_us + task->backoff_max_us / 4);
+		task->backoff = true;
+		task->due_us = wait_us > 0 ? clock_now_us() + wait_us : 0;
 	}
+	if (task->has_schedule)
+		task->fire_at = state->next_run;
+}
+
+/* The first time of the schedule that is later than `after`, or 0. */
+static TimestampTz
+next_time(const Task *task, TimestampTz after)
+{
+	TimestampTz next;
+
+	return schedule_next(&task->schedule, task->life.created_at, after, &next) ? next : 0;
 }
 
 /* A task is about to be supervised: when is it due? */
@@ -376,19 +411,16 @@ make_ready(Task *task, bool first_look)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (task->has_schedule)
-	{
-		TimestampTz next;
-
-		/* the fire time that was written down; one that this task has never had is not late either */
-		if (task->fire_at == 0 && first_look &&
-			!schedule_next(&task->schedule, task->created_at, now - FIRE_GRACE_US, &task->fire_at))
-			task->fire_at = 0;
-		if (task->fire_at == 0 || now - task->fire_at > FIRE_GRACE_US)
-			task->fire_at = schedule_next(&task->schedule, task->created_at, now, &next) ? next : 0;
-	}
-	else
+	if (!task->has_schedule)
 		task->fire_at = 0;
+	else
+	{
+		/* no time is written down: one that just passed may have been missed, if it was not run and the task was on */
+		if (task->fire_at == 0 && first_look)
+			task->fire_at = next_time(task, Max(now - FIRE_GRACE_US, Max(task->started_at, task->life.enabled_at)));
+		if (task->fire_at == 0 || now - task->fire_at > FIRE_GRACE_US)
+			task->fire_at = next_time(task, now);
+	}
 	task->late_since_us = 0;
 	task->ready = true;
 }
@@ -396,30 +428,33 @@ make_ready(Task *task, bool first_look)
 static void
 load(void *arg)
 {
-	const Extension *extension = extension_get();
-	Extension	oids = *extension;
+	Extension	oids = *extension_get();
 	Load	   *result = arg;
-	Relation	rel;
+	Relation	rel = NULL;
+	Relation	state = NULL;
 	HASH_SEQ_STATUS all;
 	Task	   *task;
 	bool		first_look = loaded_us == 0;
 
+	/* DROP EXTENSION may be under way, or committed just now: then a later tick sees that it is gone */
+	result->busy = !row_try_open(oids.task, AccessShareLock, &rel);
+	if (!result->busy && !row_try_open(oids.task_state, AccessShareLock, &state))
+		result->busy = true;
+	result->gone = (rel == NULL || state == NULL) && !result->busy;
+	if (rel == NULL || state == NULL)
+	{
+		if (rel != NULL)
+			relation_close(rel, NoLock);
+		return;
+	}
 	hash_seq_init(&all, tasks);
 	while ((task = hash_seq_search(&all)) != NULL)
 		task->seen = false;
 
-	/* DROP EXTENSION may be committed just now: then the next tick sees that it is gone */
-	rel = try_relation_open(oids.task, AccessShareLock);
-	if (rel == NULL)
-	{
-		result->gone = true;
-		return;
-	}
 	row_visit(rel, load_task, NULL);
-	relation_close(rel, AccessShareLock);
-	rel = table_open(oids.task_state, AccessShareLock);
-	row_visit(rel, load_state, result);
-	table_close(rel, AccessShareLock);
+	row_visit(state, load_state, result);
+	relation_close(rel, NoLock);
+	relation_close(state, NoLock);
 
 	hash_seq_init(&all, tasks);
 	while ((task = hash_seq_search(&all)) != NULL)
@@ -432,57 +467,35 @@ load(void *arg)
 			result->foreign++;
 		if (task->problem[0] == '\0' && (problem = task_role_problem(task->run_as, task->role)) != NULL)
 			strlcpy(task->problem, problem, sizeof(task->problem));
-		if (!task->enabled || !task->native || task->problem[0] != '\0')
+		/* what comes due meanwhile is not made up for */
+		if (!task->enabled || !task->native || task->problem[0] != '\0' || !guc_enabled)
 			forget_plan(task);
 		else if (!task->ready)
 			make_ready(task, first_look);
 	}
 }
 
-/* A row of revenant.task_state, locked for update; NULL when there is none. */
-static HeapTuple
-lock_state(Relation rel, const Extension *extension, const char *name)
-{
-	HeapTuple	old;
-
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		old = row_find(rel, extension->task_state_pkey, name);
-	} while (old != NULL && !row_lock(rel, old));
-	return old;
-}
-
-/* Closes a run that nobody runs any more. */
 static void
 close_interrupted(void *arg)
 {
-	const char *name = arg;
 	Extension	oids = *extension_get();
-	Relation	rel = table_open(oids.task_state, RowExclusiveLock);
-	HeapTuple	old = lock_state(rel, &oids, name);
-	Datum		values[STATE_COLUMNS];
-	bool		nulls[STATE_COLUMNS];
-	bool		replace[STATE_COLUMNS] = {0};
+	const TaskState *state = arg;
+	TaskKey		key;
+	RunnerSlot	slot;
+	int			number;
 
-	if (old != NULL)
-	{
-		heap_deform_tuple(old, RelationGetDescr(rel), values, nulls);
-		if (nulls[ATT_STATE_FINISHED_AT - 1])
-		{
-			values[ATT_STATE_FINISHED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
-			values[ATT_STATE_RUNS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RUNS - 1]) + 1);
-			values[ATT_STATE_RESTARTS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RESTARTS - 1]) + 1);
-			values[ATT_STATE_LAST_ERROR - 1] = CStringGetTextDatum("interrupted");
-			nulls[ATT_STATE_FINISHED_AT - 1] = nulls[ATT_STATE_LAST_ERROR - 1] = false;
-			nulls[ATT_STATE_LAST_SQLSTATE - 1] = nulls[ATT_STATE_LAST_EXIT - 1] = true;
-			replace[ATT_STATE_FINISHED_AT - 1] = replace[ATT_STATE_RUNS - 1] = replace[ATT_STATE_RESTARTS - 1] = true;
-			replace[ATT_STATE_LAST_ERROR - 1] = replace[ATT_STATE_LAST_SQLSTATE - 1] = true;
-			replace[ATT_STATE_LAST_EXIT - 1] = true;
-			row_update(rel, old, values, nulls, replace);
-		}
-	}
-	table_close(rel, NoLock);
+	task_key(&key, MyDatabaseId, instance, state->name);
+	if (!worker_runner_find(&key, &number, &slot) && !task_state_interrupt(&oids, state->name))
+		reload_wanted = true;
+}
+
+static void
+remove_orphan(void *arg)
+{
+	Extension	oids = *extension_get();
+
+	if (!task_state_remove(&oids, arg))
+		reload_wanted = true;
 }
 
 static bool
@@ -498,16 +511,15 @@ reload(void)
 	Load		result = {0};
 	ListCell   *cell;
 	uint32		changes = worker_supervisor_changes(me.slot);
+	uint32		of_roles = role_changes;
 
-	roles_changed = false;
-	if (!guarded("read its tasks", load, &result) || result.gone)
+	reload_wanted = false;
+	if (!guarded("read its tasks", load, &result) || result.gone || result.busy)
 	{
-		roles_changed = true;
+		reload_wanted = true;
 		if (result.gone)
-		{
 			extension_forget();
-			sleep_at_most(0);
-		}
+		sleep_at_most(RETRY_US);
 		return;
 	}
 	if (result.foreign > foreign)
@@ -516,6 +528,7 @@ reload(void)
 				 errdetail("They were made in another database or cluster.")));
 	foreign = result.foreign;
 	seen_changes = changes;
+	seen_role_changes = of_roles;
 	loaded_us = clock_now_us();
 	if (loaded_us - pruned_us >= SWEEP_EVERY_US)
 	{
@@ -524,123 +537,105 @@ reload(void)
 	}
 
 	foreach(cell, result.open_runs)
-	{
-		TaskKey		key;
-		RunnerSlot	slot;
-		int			number;
-
-		task_key(&key, MyDatabaseId, instance, lfirst(cell));
-		if (!worker_runner_find(&key, &number, &slot))
-			(void) guarded("close an interrupted run", close_interrupted, lfirst(cell));
-	}
+		(void) guarded("close an interrupted run", close_interrupted, lfirst(cell));
+	foreach(cell, result.orphans)
+		(void) guarded("remove what is left of a dropped task", remove_orphan, lfirst(cell));
+	if (reload_wanted)
+		sleep_at_most(RETRY_US);
 }
 
 /* ---------------------------------------------------------------- runs that ended */
 
+/* A run that ended, for the step that writes it down */
+typedef struct Ended
+{
+	const RunnerSlot *slot;
+	const TaskEnding *ending;
+	bool		written;
+} Ended;
+
 static void
 write_ending(void *arg)
 {
-	const Ending *ending = arg;
-	const RunnerSlot *slot = ending->slot;
+	Ended	   *ended = arg;
 	Extension	oids = *extension_get();
-	Relation	rel = table_open(oids.task_state, RowExclusiveLock);
-	HeapTuple	old = lock_state(rel, &oids, slot->name);
-	Datum		values[STATE_COLUMNS] = {0};
-	bool		nulls[STATE_COLUMNS];
-	bool		replace[STATE_COLUMNS];
-	bool		claimed = slot->token != 0;
-	TimestampTz ended_at = clock_to_timestamp(slot->ended_us);
 
-	if (old != NULL)
-		heap_deform_tuple(old, RelationGetDescr(rel), values, nulls);
-	else
-	{
-		memset(nulls, true, sizeof(nulls));
-		values[ATT_STATE_NAME - 1] = CStringGetTextDatum(slot->name);
-		nulls[ATT_STATE_NAME - 1] = nulls[ATT_STATE_RUNS - 1] = nulls[ATT_STATE_FAILURES - 1] = false;
-		nulls[ATT_STATE_RESTARTS - 1] = nulls[ATT_STATE_CONSECUTIVE_FAILURES - 1] = false;
-	}
-	/* the run that is written there may be another one than the run that ended: this one never claimed */
-	if (claimed || !nulls[ATT_STATE_STARTED_AT - 1])
-	{
-		values[ATT_STATE_FINISHED_AT - 1] = TimestampTzGetDatum(ended_at);
-		nulls[ATT_STATE_FINISHED_AT - 1] = false;
-	}
-	values[ATT_STATE_RUNS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RUNS - 1]) + (claimed ? 1 : 0));
-	values[ATT_STATE_FAILURES - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_FAILURES - 1]) + (ending->failed ? 1 : 0));
-	values[ATT_STATE_RESTARTS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RESTARTS - 1]) + (ending->restarts ? 1 : 0));
-	values[ATT_STATE_CONSECUTIVE_FAILURES - 1] = Int32GetDatum(ending->failures);
-	values[ATT_STATE_RETRY_AT - 1] = TimestampTzGetDatum(ending->retry_at);
-	nulls[ATT_STATE_RETRY_AT - 1] = ending->retry_at == 0;
-	values[ATT_STATE_LAST_EXIT - 1] = Int32GetDatum(slot->outcome == RUN_SUCCEEDED ? 0 : 1);
-	nulls[ATT_STATE_LAST_EXIT - 1] = false;
-	if (claimed)
-	{
-		Interval   *duration = palloc0(sizeof(Interval));
-
-		duration->time = Max(slot->ended_us - slot->started_us, 0);
-		values[ATT_STATE_LAST_DURATION - 1] = IntervalPGetDatum(duration);
-		nulls[ATT_STATE_LAST_DURATION - 1] = false;
-	}
-	if (slot->outcome == RUN_SUCCEEDED)
-	{
-		values[ATT_STATE_LAST_SUCCESS - 1] = TimestampTzGetDatum(ended_at);
-		nulls[ATT_STATE_LAST_SUCCESS - 1] = false;
-	}
-	if (ending->failed)
-	{
-		values[ATT_STATE_LAST_ERROR - 1] = CStringGetTextDatum(slot->message[0] ? slot->message : "ended without a message");
-		nulls[ATT_STATE_LAST_ERROR - 1] = false;
-		values[ATT_STATE_LAST_SQLSTATE - 1] = CStringGetTextDatum(slot->sqlstate);
-		nulls[ATT_STATE_LAST_SQLSTATE - 1] = slot->sqlstate[0] == '\0';
-	}
-	if (old != NULL)
-	{
-		memset(replace, true, sizeof(replace));
-		row_update(rel, old, values, nulls, replace);
-	}
-	else
-		row_insert(rel, values, nulls);
-	table_close(rel, NoLock);
-
-	/* not flushed: the next run's start or the WAL writer does it; lost in a crash, the run was interrupted */
-	(void) set_config_option("synchronous_commit", "off", PGC_SUSET, PGC_S_OVERRIDE, GUC_ACTION_LOCAL, true, ERROR, false);
+	ended->written = task_state_end(&oids, ended->slot, ended->ending);
 }
 
-/* A run of a task ended: decide when the next one is due, and write both down. */
+/* A run of a task ended: decides when the next one is due. */
 static void
-finish_run(Task *task, const RunnerSlot *slot)
+decide_ending(Task *task, const RunnerSlot *slot)
 {
-	Ending		ending = {.slot = slot};
+	TaskEnding *ending = &task->ending;
+	bool		stopped = slot->stop && slot->outcome != RUN_SUCCEEDED;
+	bool		own = same_life(&slot->life, &task->life);
 	int64		ran_us = slot->token != 0 ? slot->ended_us - slot->started_us : 0;
 
-	/* it found that there is nothing to run */
-	if (slot->outcome == RUN_SUCCEEDED && slot->token == 0)
+	memset(ending, 0, sizeof(*ending));
+	ending->failed = slot->outcome != RUN_SUCCEEDED && !stopped;
+	ending->failures = task->failures;
+	task->phase = PHASE_NEW;	/* its runner has moved it meanwhile */
+	publish(task, PHASE_SCHEDULED, 0, "its run has ended");
+	/* of an earlier task of that name, or before it was enabled again: nothing follows from it */
+	if (!own)
+	{
+		ending->failures = 0;
 		return;
-	ending.stopped = slot->stop && slot->outcome != RUN_SUCCEEDED;
-	ending.failed = slot->outcome != RUN_SUCCEEDED && !ending.stopped;
+	}
 
 	task->backoff = false;
 	task->due_us = 0;
 	task->late_since_us = 0;
-	if (ending.failed)
+	if (ending->failed)
 		task->failures = restart_count_failure(task->failures, ran_us, task->backoff_max_us);
-	else if (!ending.stopped)
+	else if (!stopped)
 		task->failures = 0;
-	if (ending.failed || (!ending.stopped && !task->has_schedule))
+	if (ending->failed || (!stopped && !task->has_schedule))
 	{
 		int64		wait_us = restart_backoff_us(task->backoff_min_us, task->backoff_max_us,
 												 task->failures, pg_prng_uint32(&pg_global_prng_state));
 
-		ending.restarts = true;
+		ending->restarts = true;
 		task->backoff = true;
 		task->due_us = slot->ended_us + wait_us;
-		ending.retry_at = clock_to_timestamp(task->due_us);
+		ending->retry_at = clock_to_timestamp(task->due_us);
 	}
-	ending.failures = task->failures;
-	task->phase = PHASE_NEW;	/* its runner has moved it meanwhile */
-	publish(task, PHASE_SCHEDULED, 0, "its run has ended");
-	(void) guarded("write down how a run ended", write_ending, &ending);
+	ending->failures = task->failures;
+}
+
+/*
+ * A run of a task ended: decides when the next one is due, once, and writes
+ * both down. False when that is not possible yet: the slot is kept until it is.
+ */
+static bool
+finish_run(Task *task, const RunnerSlot *slot)
+{
+	Ended		ended = {.slot = slot, .ending = &task->ending};
+
+	/* it found that there is nothing to run: another look at the rows will say why */
+	if (slot->outcome == RUN_SUCCEEDED && slot->token == 0)
+	{
+		reload_wanted = true;
+		task->due_us = clock_now_us() + RETRY_US;
+		return true;
+	}
+	if (!task->ended || task->ended_generation != slot->generation)
+		decide_ending(task, slot);
+	task->ended_generation = slot->generation;
+	(void) guarded("write down how a run ended", write_ending, &ended);
+	task->ended = !ended.written;
+	if (!ended.written)
+		sleep_at_most(RETRY_US);
+	return ended.written;
+}
+
+static void
+free_handle(Task *task)
+{
+	if (task->handle != NULL)
+		pfree(task->handle);
+	task->handle = NULL;
 }
 
 /* Looks at every runner slot of this database. */
@@ -671,13 +666,10 @@ collect(void)
 
 		if (slot->state == RUNNER_EXITED)
 		{
+			if (task != NULL && !finish_run(task, slot))
+				continue;
 			if (task != NULL)
-				finish_run(task, slot);
-			if (task != NULL && task->handle != NULL)
-			{
-				pfree(task->handle);
-				task->handle = NULL;
-			}
+				free_handle(task);
 			worker_runner_free(i, slot->generation);
 			continue;
 		}
@@ -688,9 +680,10 @@ collect(void)
 			task->runner_generation = slot->generation;
 			task->runner_stop = slot->stop;
 			task->runner_leads = slot->token != 0;
+			task->runner_life = slot->life;
 		}
 		/* of a task, or an extension, that is gone */
-		else if (loaded_us != 0 && !slot->stop)
+		else if (!slot->stop)
 			worker_runner_stop(i, slot->generation);
 		if (slot->state == RUNNER_STARTING)
 			sleep_at_most(RETRY_US);
@@ -705,10 +698,15 @@ start(Task *task)
 {
 	BackgroundWorker worker;
 	WorkerExtra extra = {.database = MyDatabaseId, .role = task->role};
+	RunnerRequest wanted = {.task = task->key, .name = task->name, .life = task->life, .next_run = task->fire_at};
 	const char *problem;
 	MemoryContext old;
 	int			holder;
 	bool		registered;
+
+	/* to try a failed run again uses up no time of the schedule */
+	if (task->fires)
+		wanted.next_run = next_time(task, Max(GetCurrentTimestamp(), task->fire_at));
 
 	/* the role may have changed since the row was read */
 	problem = task_role_problem(task->run_as, task->role);
@@ -718,11 +716,13 @@ start(Task *task)
 		publish(task, PHASE_HELD, 0, task->problem);
 		return true;
 	}
-	extra.slot = worker_runner_reserve(&task->key, task->name, task->role, task->fire_at, &extra.generation);
+	extra.slot = worker_runner_reserve(&wanted, task->late_since_us, &extra.generation);
 	if (extra.slot == RESERVE_NONE_FREE)
 		return false;
 	if (extra.slot < 0)
 	{
+		if (task->ended)
+			publish(task, PHASE_SCHEDULED, 0, "how its last run ended cannot be written down yet: somebody has locked revenant.task_state");
 		sleep_at_most(RETRY_US);
 		return true;
 	}
@@ -731,7 +731,7 @@ start(Task *task)
 	holder = task_status_holder(&task->key);
 	if (holder != 0)
 	{
-		worker_runner_free(extra.slot, extra.generation);
+		worker_runner_give_back(extra.slot, extra.generation);
 		publish(task, PHASE_SCHEDULED, 0,
 				psprintf("process %d is about to drop, disable or restart it", holder));
 		sleep_at_most(RETRY_US);
@@ -749,15 +749,13 @@ start(Task *task)
 	worker.bgw_notify_pid = MyProcPid;
 	memcpy(worker.bgw_extra, &extra, sizeof(extra));
 
+	free_handle(task);
 	old = MemoryContextSwitchTo(TopMemoryContext);	/* freed by collect() */
-	if (task->handle != NULL)
-		pfree(task->handle);
-	task->handle = NULL;
 	registered = RegisterDynamicBackgroundWorker(&worker, &task->handle);
 	MemoryContextSwitchTo(old);
 	if (!registered)
 	{
-		worker_runner_free(extra.slot, extra.generation);
+		worker_runner_give_back(extra.slot, extra.generation);
 		publish(task, PHASE_SCHEDULED, 0, "");
 		return false;
 	}
@@ -765,9 +763,8 @@ start(Task *task)
 	task->runner_generation = extra.generation;
 	task->slot = extra.slot;
 	task->late_since_us = 0;
-	if (task->has_schedule &&
-		!schedule_next(&task->schedule, task->created_at, Max(GetCurrentTimestamp(), task->fire_at), &task->fire_at))
-		task->fire_at = 0;
+	task->fire_at = wanted.next_run;
+	task->fires = false;
 	return true;
 }
 
@@ -780,6 +777,24 @@ by_lateness(const void *a, const void *b)
 	if (left->late_since_us != right->late_since_us)
 		return left->late_since_us < right->late_since_us ? -1 : 1;
 	return strcmp(left->name, right->name);
+}
+
+/*
+ * A fire time that is over by more than its grace is missed, unless the task
+ * waits for a runner since. One that is further away than the interval is
+ * long was made before the wall clock was set back: the run is due within the
+ * interval by the clock as it is now.
+ */
+static void
+adjust_fire_time(Task *task, TimestampTz now)
+{
+	int64		interval_us = task->schedule.time_us + (int64) task->schedule.months * 31 * USECS_PER_DAY;
+
+	if (task->fire_at == 0)
+		return;
+	if ((now - task->fire_at > FIRE_GRACE_US && task->phase != PHASE_WAITING_FOR_SLOT) ||
+		task->fire_at - now > interval_us + FIRE_GRACE_US)
+		task->fire_at = next_time(task, now);
 }
 
 /*
@@ -802,17 +817,14 @@ is_due(Task *task)
 	if (task->has_schedule)
 	{
 		now = GetCurrentTimestamp();
-		/* the wall clock was set back: the grid is where it was */
-		if (task->schedule.months == 0 && task->fire_at != 0 &&
-			task->fire_at - now > task->schedule.time_us + FIRE_GRACE_US &&
-			!schedule_next(&task->schedule, task->created_at, now, &task->fire_at))
-			task->fire_at = 0;
+		adjust_fire_time(task, now);
+		task->fires = task->fire_at != 0 && now >= task->fire_at;
 		if (task->backoff && now_us >= task->due_us)
 		{
 			task->late_since_us = task->due_us;
 			return true;
 		}
-		if (task->fire_at != 0 && now >= task->fire_at)
+		if (task->fires)
 		{
 			task->late_since_us = now_us - (now - task->fire_at);
 			return true;
@@ -852,6 +864,7 @@ decide(void *arg)
 	Task	  **due = palloc(sizeof(Task *) * (hash_get_num_entries(tasks) + 1));
 	int			ndue = 0;
 	bool		room = true;
+	int64		hungry_since_us = 0;
 
 	hash_seq_init(&all, tasks);
 	while ((task = hash_seq_search(&all)) != NULL)
@@ -868,6 +881,7 @@ decide(void *arg)
 				continue;
 			}
 			task_status_forget(&task->key);
+			free_handle(task);
 			hash_search(tasks, &task->key, HASH_REMOVE, NULL);
 			continue;
 		}
@@ -886,9 +900,12 @@ decide(void *arg)
 
 		if (task->slot >= 0)
 		{
-			if (reason != NULL && !task->runner_stop)
+			/* a task that dropped itself and made another one of its name */
+			bool		obsolete = task->runner_life.created_at != task->life.created_at;
+
+			if ((reason != NULL || obsolete) && !task->runner_stop)
 				worker_runner_stop(task->slot, task->runner_generation);
-			if (reason != NULL || task->runner_stop)
+			if (reason != NULL || obsolete || task->runner_stop)
 			{
 				publish(task, PHASE_STOPPING, 0, "its runner was told to end");
 				sleep_at_most(RETRY_US);
@@ -910,8 +927,10 @@ decide(void *arg)
 		if (!room)
 			publish(due[i], PHASE_WAITING_FOR_SLOT, 0,
 					"no runner is free: see revenant.max_runners and max_worker_processes");
+		if (!room && hungry_since_us == 0)
+			hungry_since_us = due[i]->late_since_us;
 	}
-	worker_supervisor_hungry(me.slot, !room);
+	worker_supervisor_hungry(me.slot, hungry_since_us);
 	if (!room)
 	{
 		sleep_at_most(RETRY_US);
@@ -935,7 +954,16 @@ look_for_extension(void *arg)
 
 	DEBUG_POINT("supervisor-tick");
 	extension = extension_find();
-	found = extension != NULL && OidIsValid(extension->task_state_pkey) ? extension->extension : InvalidOid;
+	found = extension != NULL ? extension->extension : InvalidOid;
+	if (OidIsValid(found) &&
+		(!OidIsValid(extension->task) || !OidIsValid(extension->task_pkey) ||
+		 !OidIsValid(extension->task_state) || !OidIsValid(extension->task_state_pkey)))
+	{
+		extension_forget();
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("tables of the extension are missing")));
+	}
 
 	extension_present = OidIsValid(found);
 	if (found != instance && extension_present)
@@ -946,7 +974,10 @@ look_for_extension(void *arg)
 
 		hash_seq_init(&all, tasks);
 		while ((task = hash_seq_search(&all)) != NULL)
+		{
+			free_handle(task);
 			hash_search(tasks, &task->key, HASH_REMOVE, NULL);
+		}
 		instance = found;
 		leading = false;
 		loaded_us = 0;
@@ -979,12 +1010,10 @@ leave(void)
 		sleep_at_most(RETRY_US);
 		return;
 	}
-	if (OidIsValid(instance))
-	{
-		task_status_purge(MyDatabaseId, InvalidOid);
-		lease_forget_database(MyDatabaseId);
-		instance = InvalidOid;
-	}
+	/* also what a supervisor left that was gone before the extension was */
+	task_status_purge(MyDatabaseId, InvalidOid);
+	lease_forget_database(MyDatabaseId);
+	instance = InvalidOid;
 	if (worker_supervisor_absent(me.slot))
 		proc_exit(0);
 	sleep_at_most(0);
@@ -993,12 +1022,24 @@ leave(void)
 static void
 enter_era(void *arg)
 {
-	fence_enter_era();
+	Extension	oids = *extension_get();
+
+	/* what would be waited for there: a DROP EXTENSION that is not committed yet */
+	if (ConditionalLockRelationOid(oids.token_mark, RowExclusiveLock) &&
+		ConditionalLockRelationOid(oids.token_lineage, RowExclusiveLock) &&
+		ConditionalLockRelationOid(oids.token_dump, RowExclusiveLock))
+	{
+		fence_enter_era();
+		*(bool *) arg = true;
+	}
+	else
+		sleep_at_most(RETRY_US);
 }
 
 static void
 sweep_once(void *arg)
 {
+	DEBUG_POINT("supervisor-before-sweep");
 	*(int *) arg = lease_sweep(SWEEP_BATCH);
 }
 
@@ -1027,7 +1068,7 @@ sweep(void)
 static void
 tick(void)
 {
-	bool		entered;
+	bool		entered = false;
 
 	if (!guarded("look for the extension", look_for_extension, NULL))
 		return;
@@ -1041,7 +1082,7 @@ tick(void)
 
 	clock_note_writable();
 	/* each time, tasks or not: a restore may have brought another era to be above */
-	entered = guarded("enter the era of its tokens", enter_era, NULL);
+	(void) guarded("enter the era of its tokens", enter_era, &entered);
 	if (guc_enabled && !leading)
 	{
 		leading = entered;
@@ -1051,12 +1092,13 @@ tick(void)
 	/* a run that ended belongs to a task that is known */
 	if (loaded_us == 0)
 		reload();
+	if (loaded_us == 0)
+		return;
 	collect();
-	if (seen_changes != worker_supervisor_changes(me.slot) || roles_changed || loaded_us == 0 ||
+	if (seen_changes != worker_supervisor_changes(me.slot) || seen_role_changes != role_changes || reload_wanted ||
 		clock_now_us() - loaded_us >= LOAD_EVERY_US)
 		reload();
-	if (loaded_us != 0)
-		(void) guarded("decide what to run", decide, NULL);
+	(void) guarded("decide what to run", decide, NULL);
 	if (guc_enabled && clock_now_us() - swept_us >= SWEEP_EVERY_US)
 		sweep();
 }
@@ -1065,31 +1107,6 @@ static void
 report_end(int code, Datum arg)
 {
 	worker_supervisor_exit(me.slot, me.generation);
-}
-
-/* Settings of roles and databases must not reach the supervisor. */
-static void
-pin_settings(void)
-{
-	static const char *const pinned[][2] = {
-		{"search_path", "pg_catalog"},
-		{"default_transaction_isolation", "read committed"},
-		{"default_transaction_read_only", "off"},
-		{"default_transaction_deferrable", "off"},
-		{"statement_timeout", "0"},
-		{"lock_timeout", "0"},
-		{"idle_in_transaction_session_timeout", "0"},
-		{"transaction_timeout", "0"},
-		{"synchronous_commit", "local"},
-		{"row_security", "off"},
-		{"session_replication_role", "origin"},
-	};
-
-	for (int i = 0; i < (int) lengthof(pinned); i++)
-	{
-		if (GetConfigOption(pinned[i][0], true, false) != NULL)
-			SetConfigOption(pinned[i][0], pinned[i][1], PGC_SUSET, PGC_S_OVERRIDE);
-	}
 }
 
 /* A supervisor. */
@@ -1104,12 +1121,13 @@ revenant_supervisor_main(Datum main_arg)
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
+	pqsignal(SIGINT, SIG_IGN);	/* there is no query to cancel */
 	before_shmem_exit(report_end, (Datum) 0);
 	if (!worker_supervisor_attach(me.slot, me.generation))
 		proc_exit(0);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(me.database, InvalidOid, 0);
-	pin_settings();
+	worker_pin_settings();
 	pgstat_report_activity(STATE_IDLE, NULL);
 	CacheRegisterSyscacheCallback(AUTHOID, on_role_change, (Datum) 0);
 
@@ -1122,13 +1140,18 @@ revenant_supervisor_main(Datum main_arg)
 	for (;;)
 	{
 		int64		sleep_us;
+		uint32		wakes;
+		uint32		of_roles;
 
 		ResetLatch(MyLatch);
+		wakes = worker_supervisor_wakes(me.slot);
+		of_roles = role_changes;
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
+			reload_wanted = true;
 		}
 
 		wake_us = clock_now_us() + LONGEST_SLEEP_US;
@@ -1137,8 +1160,10 @@ revenant_supervisor_main(Datum main_arg)
 		MemoryContextReset(tick_context);
 		(void) pgstat_report_stat(false);
 
+		/* whoever waited for a lock meanwhile has reset the latch, and what it stood for may have come too late for this tick */
 		sleep_us = wake_us - clock_now_us();
-		if (sleep_us > 0)
+		if (sleep_us > 0 && wakes == worker_supervisor_wakes(me.slot) && !ConfigReloadPending &&
+			of_roles == role_changes)
 			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 							 (long) ((sleep_us + 999) / 1000), wait_event);
 	}

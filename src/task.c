@@ -18,6 +18,10 @@
  *	  The tables are read and written directly (row.c): that a caller may
  *	  execute the function is all the privilege that is needed on them.
  *
+ *	  Nothing here writes revenant.task_state: a lock on a row of that, kept to
+ *	  the end of a user's transaction, would be in the workers' way. See
+ *	  task_state.c for how a row there becomes void.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -27,6 +31,8 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
 #include "common/int.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -45,11 +51,13 @@
 #include "compat.h"
 #include "debug.h"
 #include "extension.h"
+#include "guc.h"
 #include "lease.h"
 #include "row.h"
 #include "runner.h"
 #include "shmem.h"
 #include "task.h"
+#include "task_status.h"
 #include "worker.h"
 
 /* How long drop_task and disable_task wait for the runner to be gone */
@@ -128,6 +136,14 @@ duration_us(const Interval *interval)
 	return us;
 }
 
+/* Whether a row was made in, or adopted by, this database. */
+static bool
+is_native(const Datum *values)
+{
+	return DatumGetInt64(values[ATT_TASK_SYSTEM_IDENTIFIER - 1]) == task_identifier() &&
+		DatumGetInt64(values[ATT_TASK_DATABASE_OID - 1]) == (int64) MyDatabaseId;
+}
+
 /* What the workers need of a row of revenant.task; palloc'd. Needs a snapshot, values may be toasted. */
 void
 task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row)
@@ -144,12 +160,12 @@ task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row)
 	row->lease = nulls[ATT_TASK_LEASE - 1] ? psprintf("task/%s", row->name) :
 		TextDatumGetCString(values[ATT_TASK_LEASE - 1]);
 	row->enabled = DatumGetBool(values[ATT_TASK_ENABLED - 1]);
-	row->native = DatumGetInt64(values[ATT_TASK_SYSTEM_IDENTIFIER - 1]) == task_identifier() &&
-		DatumGetInt64(values[ATT_TASK_DATABASE_OID - 1]) == (int64) MyDatabaseId;
+	row->native = is_native(values);
 	row->backoff_min_us = Max(duration_us(DatumGetIntervalP(values[ATT_TASK_BACKOFF_MIN - 1])), 0);
 	row->backoff_max_us = Max(duration_us(DatumGetIntervalP(values[ATT_TASK_BACKOFF_MAX - 1])), row->backoff_min_us);
 	row->claim_delay_us = Max(duration_us(DatumGetIntervalP(values[ATT_TASK_CLAIM_DELAY - 1])), 0);
-	row->created_at = DatumGetTimestampTz(values[ATT_TASK_CREATED_AT - 1]);
+	row->life.created_at = DatumGetTimestampTz(values[ATT_TASK_CREATED_AT - 1]);
+	row->life.enabled_at = DatumGetTimestampTz(values[ATT_TASK_ENABLED_AT - 1]);
 	row->has_schedule = !nulls[ATT_TASK_SCHEDULE - 1];
 	if (row->has_schedule)
 	{
@@ -219,23 +235,34 @@ name_argument(FunctionCallInfo fcinfo)
 	return name;
 }
 
-/*
- * Raises 42501 unless the caller may become the task's role. Where that role
- * is gone, or its name means another one, the right to call the function is enough.
- */
+/* Raises 42501 unless the caller may become this role. */
 static void
-require_membership(const char *task, const char *run_as, Oid run_as_oid)
+require_membership(const char *task, Oid role)
 {
-	Oid			now = get_role_oid(run_as, true);
-
-	if (!OidIsValid(now) || now != run_as_oid)
-		return;
-	if (!compat_role_can_become(GetUserId(), now))
+	if (!compat_role_can_become(GetUserId(), role))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for task \"%s\"", task),
 				 errdetail("It runs as role \"%s\", and role \"%s\" is not a member of that.",
-						   run_as, GetUserNameFromId(GetUserId(), false))));
+						   GetUserNameFromId(role, false), GetUserNameFromId(GetUserId(), false))));
+}
+
+/*
+ * Raises 42501 unless the caller may become every role that the row may mean:
+ * the one that has the name now, and in a row of this database the one that it
+ * was made for, whatever that is called now. (The oid in a row that was made
+ * elsewhere means nothing here.) Where both are gone the task cannot run, and the right to
+ * call the function is enough.
+ */
+static void
+require_task_membership(const char *task, const char *run_as, Oid run_as_oid, bool native)
+{
+	Oid			named = get_role_oid(run_as, true);
+
+	if (OidIsValid(named))
+		require_membership(task, named);
+	if (native && run_as_oid != named && SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(run_as_oid)))
+		require_membership(task, run_as_oid);
 }
 
 /* The task's row, or 42704; and 42501 if it is not the caller's. */
@@ -251,8 +278,8 @@ find_task(Relation rel, const Extension *extension, const char *name)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("task \"%s\" does not exist", name)));
 	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
-	require_membership(name, TextDatumGetCString(values[ATT_TASK_RUN_AS - 1]),
-					   (Oid) DatumGetInt64(values[ATT_TASK_RUN_AS_OID - 1]));
+	require_task_membership(name, TextDatumGetCString(values[ATT_TASK_RUN_AS - 1]),
+							(Oid) DatumGetInt64(values[ATT_TASK_RUN_AS_OID - 1]), is_native(values));
 	return tuple;
 }
 
@@ -279,6 +306,11 @@ set_enabled(Relation rel, HeapTuple old, bool enabled)
 
 	values[ATT_TASK_ENABLED - 1] = BoolGetDatum(enabled);
 	replace[ATT_TASK_ENABLED - 1] = true;
+	if (enabled)
+	{
+		values[ATT_TASK_ENABLED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
+		replace[ATT_TASK_ENABLED_AT - 1] = true;
+	}
 	row_update(rel, old, values, nulls, replace);
 	CommandCounterIncrement();
 }
@@ -608,6 +640,7 @@ SQL_FUNCTION(revenant_create_task)
 	nulls[ATT_TASK_RUN_AS - 1] = false;
 	values[ATT_TASK_RUN_AS_OID - 1] = Int64GetDatum((int64) role);
 	values[ATT_TASK_CREATED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
+	values[ATT_TASK_ENABLED_AT - 1] = values[ATT_TASK_CREATED_AT - 1];
 	values[ATT_TASK_SYSTEM_IDENTIFIER - 1] = Int64GetDatum(task_identifier());
 	values[ATT_TASK_DATABASE_OID - 1] = Int64GetDatum((int64) MyDatabaseId);
 
@@ -626,22 +659,6 @@ SQL_FUNCTION(revenant_create_task)
 
 /* ---------------------------------------------------------------- drop, disable, enable, adopt */
 
-/* Removes the row of revenant.task_state, whose writers are gone or will find it missing. */
-static void
-delete_state(const Extension *extension, const char *name)
-{
-	Relation	rel = table_open(extension->task_state, RowExclusiveLock);
-	HeapTuple	old;
-
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		old = row_find(rel, extension->task_state_pkey, name);
-	} while (old != NULL && !row_delete(rel, old));
-	CommandCounterIncrement();
-	table_close(rel, NoLock);
-}
-
 /* drop_task(name): returns when its runner is gone. Raises 22004, 22023, 25006, 42501, 42704, 55006. */
 SQL_FUNCTION(revenant_drop_task)
 {
@@ -659,7 +676,6 @@ SQL_FUNCTION(revenant_drop_task)
 	table_close(rel, NoLock);
 	changed_here = true;
 	stop_runner(&oids, name);
-	delete_state(&oids, name);
 	PG_RETURN_VOID();
 }
 
@@ -681,33 +697,6 @@ SQL_FUNCTION(revenant_disable_task)
 	PG_RETURN_VOID();
 }
 
-/* What a task that is enabled again remembers of its failures: nothing. */
-static void
-forget_failures(const Extension *extension, const char *name)
-{
-	Relation	rel = table_open(extension->task_state, RowExclusiveLock);
-	Datum		values[STATE_COLUMNS] = {0};
-	bool		nulls[STATE_COLUMNS] = {0};
-	bool		replace[STATE_COLUMNS] = {0};
-	HeapTuple	old;
-
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		old = row_find(rel, extension->task_state_pkey, name);
-	} while (old != NULL && !row_lock(rel, old));
-	if (old != NULL)
-	{
-		values[ATT_STATE_CONSECUTIVE_FAILURES - 1] = Int32GetDatum(0);
-		nulls[ATT_STATE_RETRY_AT - 1] = nulls[ATT_STATE_NEXT_RUN - 1] = true;
-		replace[ATT_STATE_CONSECUTIVE_FAILURES - 1] = true;
-		replace[ATT_STATE_RETRY_AT - 1] = replace[ATT_STATE_NEXT_RUN - 1] = true;
-		row_update(rel, old, values, nulls, replace);
-		CommandCounterIncrement();
-	}
-	table_close(rel, NoLock);
-}
-
 /* enable_task(name). Raises 22004, 22023, 25006, 42501, 42704. */
 SQL_FUNCTION(revenant_enable_task)
 {
@@ -725,7 +714,6 @@ SQL_FUNCTION(revenant_enable_task)
 	if (!DatumGetBool(heap_getattr(old, ATT_TASK_ENABLED, RelationGetDescr(rel), &isnull)))
 	{
 		set_enabled(rel, old, true);
-		forget_failures(&oids, name);
 	}
 	table_close(rel, NoLock);
 	changed_here = true;
@@ -741,8 +729,7 @@ collect_foreign(Relation rel, HeapTuple tuple, void *arg)
 	bool		nulls[TASK_COLUMNS];
 
 	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
-	if (DatumGetInt64(values[ATT_TASK_SYSTEM_IDENTIFIER - 1]) != task_identifier() ||
-		DatumGetInt64(values[ATT_TASK_DATABASE_OID - 1]) != (int64) MyDatabaseId)
+	if (!is_native(values))
 		*names = lappend(*names, TextDatumGetCString(values[ATT_TASK_NAME - 1]));
 }
 
@@ -784,10 +771,13 @@ SQL_FUNCTION(revenant_adopt)
 			continue;
 		run_as = TextDatumGetCString(heap_getattr(old, ATT_TASK_RUN_AS, RelationGetDescr(rel), &isnull));
 		role = get_role_oid(run_as, true);
-		require_membership(name, run_as, role);
+		if (OidIsValid(role))
+			require_membership(name, role);
 		values[ATT_TASK_RUN_AS_OID - 1] = Int64GetDatum((int64) role);
 		values[ATT_TASK_SYSTEM_IDENTIFIER - 1] = Int64GetDatum(task_identifier());
 		values[ATT_TASK_DATABASE_OID - 1] = Int64GetDatum((int64) MyDatabaseId);
+		values[ATT_TASK_ENABLED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
+		replace[ATT_TASK_ENABLED_AT - 1] = true;
 		replace[ATT_TASK_RUN_AS_OID - 1] = true;
 		replace[ATT_TASK_SYSTEM_IDENTIFIER - 1] = true;
 		replace[ATT_TASK_DATABASE_OID - 1] = true;
@@ -824,34 +814,60 @@ SQL_FUNCTION(revenant_current_token)
 SQL_FUNCTION(revenant_task_status)
 {
 	const Extension *extension = extension_get();
-	Oid			instance = extension->extension;
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	RunnerSlot *slot = palloc(sizeof(RunnerSlot));
-	dshash_seq_status scan;
-	TaskStatus *status;
+	List	   *statuses = task_status_list(MyDatabaseId, extension->extension);
+	ListCell   *cell;
 
 	InitMaterializedSRF(fcinfo, 0);
-	dshash_seq_init(&scan, shmem_table(SHARED_TASKS), false);
-	while ((status = dshash_seq_next(&scan)) != NULL)
+	foreach(cell, statuses)
 	{
+		const TaskStatus *status = lfirst(cell);
 		Datum		values[5];
 		bool		nulls[5] = {0};
-		int			number;
+		int			pid;
 
-		if (status->key.database != MyDatabaseId || status->key.instance != instance ||
-			status->phase == PHASE_NEW)
+		if (status->phase == PHASE_NEW)
 			continue;
+		pid = worker_runner_pid(&status->key);
 		values[0] = CStringGetTextDatum(status->name);
 		values[1] = CStringGetTextDatum(phase_name(status->phase));
-		nulls[2] = !worker_runner_find(&status->key, &number, slot) ||
-			slot->state != RUNNER_RUNNING || slot->pid == 0;
-		values[2] = Int32GetDatum(nulls[2] ? 0 : slot->pid);
+		values[2] = Int32GetDatum(pid);
+		nulls[2] = pid == 0;
 		values[3] = TimestampTzGetDatum(status->next_run);
 		nulls[3] = status->next_run == 0;
 		nulls[4] = status->reason[0] == '\0';
 		values[4] = nulls[4] ? (Datum) 0 : CStringGetTextDatum(status->reason);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
-	dshash_seq_term(&scan);
 	return (Datum) 0;
+}
+
+/* Whether this database is a template, in which nothing is supervised. */
+static bool
+is_template(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	bool		result = HeapTupleIsValid(tuple) && ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return result;
+}
+
+/* _supervision(): why no supervisor looks at this database's tasks, or NULL: one does. */
+SQL_FUNCTION(revenant_supervision)
+{
+	const char *problem;
+
+	if (worker_has_supervisor(MyDatabaseId))
+		PG_RETURN_NULL();
+	if (!guc_database_is_listed(get_database_name(MyDatabaseId)))
+		problem = "revenant.databases does not name this database";
+	else if (is_template())
+		problem = "nothing runs in a template database";
+	else if (worker_is_paused(MyDatabaseId))
+		problem = "a command needs this database for itself";
+	else
+		problem = "no supervisor runs in this database: see the server's log, and max_worker_processes";
+	PG_RETURN_TEXT_P(cstring_to_text(problem));
 }

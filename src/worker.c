@@ -43,6 +43,7 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
+#include "utils/guc.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -55,6 +56,9 @@
 
 /* A worker that was registered and did not come in this time never will. */
 #define REGISTRATION_TIMEOUT_US (10 * US_PER_S)
+
+/* A supervisor that waits for a runner says so at least once a second; what it said earlier counts no more. */
+#define HUNGER_LAPSES_US (2 * US_PER_S)
 
 typedef struct Pause
 {
@@ -71,6 +75,7 @@ typedef struct WorkerShared
 	int			launcher_procno;
 	int			nwanted;
 	bool		all_wanted;
+	bool		starving;		/* a supervisor finds no place: no runner is started */
 	Oid			wanted[WANTED_MAX]; /* databases to be probed (again) */
 	Pause		pauses[PAUSES_MAX];
 	int			nsupervisors;
@@ -150,58 +155,33 @@ worker_wake_launcher(void)
 	LWLockRelease(&shared->lock);
 }
 
+/* Whether a worker that was registered may still come. */
+static bool
+may_come(int64 registered_us)
+{
+	return clock_now_us() - registered_us <= REGISTRATION_TIMEOUT_US;
+}
+
 static bool
 has_supervisor(const SupervisorSlot *slot, Oid database)
 {
 	return slot->database == database && slot->state != SUPERVISOR_FREE;
 }
 
-/*
- * Tells a database's supervisor that its tasks may have changed. Never raises:
- * it is called in commit callbacks.
- */
-void
-worker_wake_supervisor(Oid database)
+/* Whether it is there, or about to come. */
+static bool
+is_supervising(const SupervisorSlot *slot, Oid database)
 {
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->nsupervisors; i++)
-	{
-		SupervisorSlot *slot = &shared->supervisors[i];
-
-		if (has_supervisor(slot, database))
-		{
-			slot->changes++;
-			wake(slot->pid, slot->procno);
-		}
-	}
-	LWLockRelease(&shared->lock);
+	return has_supervisor(slot, database) &&
+		(slot->state == SUPERVISOR_RUNNING || slot->state == SUPERVISOR_STARTING);
 }
 
-/* Makes the launcher and every supervisor look again. */
-void
-worker_wake_all(void)
+/* Makes a supervisor tick once more, also if it is in the middle of a tick. The caller holds the lock, exclusively. */
+static void
+wake_supervisor(SupervisorSlot *slot)
 {
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->nsupervisors; i++)
-	{
-		shared->supervisors[i].changes++;
-		wake(shared->supervisors[i].pid, shared->supervisors[i].procno);
-	}
-	wake(shared->launcher_pid, shared->launcher_procno);
-	LWLockRelease(&shared->lock);
-}
-
-/* Wakes the supervisors that wait for a runner slot, since one is free. */
-void
-worker_wake_hungry(void)
-{
-	LWLockAcquire(&shared->lock, LW_SHARED);
-	for (int i = 0; i < shared->nsupervisors; i++)
-	{
-		if (shared->supervisors[i].hungry)
-			wake(shared->supervisors[i].pid, shared->supervisors[i].procno);
-	}
-	LWLockRelease(&shared->lock);
+	slot->wakes++;
+	wake(slot->pid, slot->procno);
 }
 
 /* Has the launcher probe a database, at once. The caller holds the lock. */
@@ -217,6 +197,61 @@ want(Oid database)
 		shared->wanted[shared->nwanted++] = database;
 	else
 		shared->all_wanted = true;
+}
+
+/*
+ * Tells a database's supervisor that its tasks may have changed; where there is
+ * none, the launcher is to start one. Never raises: it is called in commit
+ * callbacks.
+ */
+void
+worker_wake_supervisor(Oid database)
+{
+	bool		supervised = false;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		SupervisorSlot *slot = &shared->supervisors[i];
+
+		if (is_supervising(slot, database))
+		{
+			supervised = true;
+			slot->changes++;
+			wake_supervisor(slot);
+		}
+	}
+	if (!supervised)
+	{
+		want(database);
+		wake(shared->launcher_pid, shared->launcher_procno);
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* Makes the launcher and every supervisor look again. Never raises. */
+void
+worker_wake_all(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		shared->supervisors[i].changes++;
+		wake_supervisor(&shared->supervisors[i]);
+	}
+	wake(shared->launcher_pid, shared->launcher_procno);
+	LWLockRelease(&shared->lock);
+}
+
+/* Wakes the supervisors that wait for a runner. The caller holds the lock, exclusively. */
+static void
+wake_hungry(void)
+{
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		if (shared->supervisors[i].hungry_since_us != 0)
+			wake_supervisor(&shared->supervisors[i]);
+	}
 }
 
 /*
@@ -238,7 +273,7 @@ worker_extension_changed(Oid database)
 			known = true;
 			slot->recheck = true;
 			slot->changes++;
-			wake(slot->pid, slot->procno);
+			wake_supervisor(slot);
 		}
 	}
 	if (!known)
@@ -271,6 +306,31 @@ worker_prepare(BackgroundWorker *worker, const char *type, const char *name, con
 	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
 	strlcpy(worker->bgw_type, type, sizeof(worker->bgw_type));
 	strlcpy(worker->bgw_name, name, sizeof(worker->bgw_name));
+}
+
+/* Settings of roles and databases must not reach a worker that does our own work. */
+void
+worker_pin_settings(void)
+{
+	static const char *const pinned[][2] = {
+		{"search_path", "pg_catalog"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_deferrable", "off"},
+		{"statement_timeout", "0"},
+		{"lock_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"transaction_timeout", "0"},
+		{"synchronous_commit", "local"},
+		{"row_security", "off"},
+		{"session_replication_role", "origin"},
+	};
+
+	for (int i = 0; i < (int) lengthof(pinned); i++)
+	{
+		if (GetConfigOption(pinned[i][0], true, false) != NULL)
+			SetConfigOption(pinned[i][0], pinned[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+	}
 }
 
 /* ---------------------------------------------------------------- supervisor slots */
@@ -367,7 +427,7 @@ worker_supervisor_free(int slot, uint32 generation)
 		shared->supervisors[slot].state = SUPERVISOR_FREE;
 		shared->supervisors[slot].database = InvalidOid;
 		shared->supervisors[slot].pid = 0;
-		shared->supervisors[slot].hungry = false;
+		shared->supervisors[slot].hungry_since_us = 0;
 	}
 	LWLockRelease(&shared->lock);
 }
@@ -390,17 +450,17 @@ worker_supervisor_get(int slot, SupervisorSlot *copy)
 }
 
 /*
- * Frees the slot of a supervisor that ended, or that never came. *absent says
- * that the database does not have the extension, and still did not after the
- * last CREATE EXTENSION. False when the slot is in use.
+ * Frees the slot of a supervisor that ended, or that never came. *left says
+ * that it found no extension, *absent that there was none after the last CREATE
+ * EXTENSION either. False when the slot is in use.
  */
 bool
-worker_supervisor_collect(int slot, uint32 generation, bool *absent)
+worker_supervisor_collect(int slot, uint32 generation, bool *left, bool *absent)
 {
 	SupervisorSlot copy;
 	bool		over = false;
 
-	*absent = false;
+	*left = *absent = false;
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	copy = shared->supervisors[slot];
 	LWLockRelease(&shared->lock);
@@ -409,6 +469,7 @@ worker_supervisor_collect(int slot, uint32 generation, bool *absent)
 	switch (copy.state)
 	{
 		case SUPERVISOR_ABSENT:
+			*left = true;
 			*absent = !copy.recheck;
 			over = true;
 			break;
@@ -416,7 +477,7 @@ worker_supervisor_collect(int slot, uint32 generation, bool *absent)
 			over = true;
 			break;
 		case SUPERVISOR_STARTING:
-			over = clock_now_us() - copy.registered_us > REGISTRATION_TIMEOUT_US;
+			over = !may_come(copy.registered_us);
 			break;
 		case SUPERVISOR_RUNNING:
 			over = !worker_is_alive(copy.pid, copy.procno);
@@ -466,12 +527,52 @@ worker_supervisor_attach(int slot, uint32 generation)
 	return wanted;
 }
 
+/* Whether a supervisor is in this database, or about to come. */
+bool
+worker_has_supervisor(Oid database)
+{
+	bool		result = false;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	for (int i = 0; i < shared->nsupervisors && !result; i++)
+		result = is_supervising(&shared->supervisors[i], database);
+	LWLockRelease(&shared->lock);
+	return result;
+}
+
+/*
+ * Says whether some supervisor finds no place in max_worker_processes. As long
+ * as it does not, no runner is started that would take the place.
+ */
+void
+worker_supervisors_starve(bool starving)
+{
+	if (shared->starving == starving)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->starving = starving;
+	if (!starving)
+		wake_hungry();
+	LWLockRelease(&shared->lock);
+}
+
 /* A number that differs whenever a task may have changed. Takes no lock: the latch orders it. */
 uint32
 worker_supervisor_changes(int slot)
 {
 	pg_read_barrier();
 	return shared->supervisors[slot].changes;
+}
+
+/*
+ * A number that differs after every wake. Whoever waits for a heavyweight lock
+ * resets the latch meanwhile: a supervisor compares this one before it sleeps.
+ */
+uint32
+worker_supervisor_wakes(int slot)
+{
+	pg_memory_barrier();
+	return shared->supervisors[slot].wakes;
 }
 
 /*
@@ -502,51 +603,80 @@ worker_supervisor_exit(int slot, uint32 generation)
 		if (shared->supervisors[slot].state == SUPERVISOR_RUNNING)
 			shared->supervisors[slot].state = SUPERVISOR_DEAD;
 		shared->supervisors[slot].ended_us = clock_now_us();
-		shared->supervisors[slot].hungry = false;
+		shared->supervisors[slot].hungry_since_us = 0;
 	}
 	wake(shared->launcher_pid, shared->launcher_procno);
 	LWLockRelease(&shared->lock);
 }
 
-/* Whether this supervisor is to be woken when a runner slot becomes free. */
+/* Since when this supervisor's latest task has waited for a runner; 0: none does. */
 void
-worker_supervisor_hungry(int slot, bool hungry)
+worker_supervisor_hungry(int slot, int64 since_us)
 {
-	if (shared->supervisors[slot].hungry == hungry)
+	SupervisorSlot *supervisor = &shared->supervisors[slot];
+
+	if (supervisor->hungry_since_us == 0 && since_us == 0)
 		return;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	shared->supervisors[slot].hungry = hungry;
+	supervisor->hungry_since_us = since_us;
+	supervisor->hungry_noted_us = clock_now_us();
+	/* who stood back for this one need not any more */
+	if (since_us == 0)
+		wake_hungry();
 	LWLockRelease(&shared->lock);
+}
+
+/* How many other databases have a task that has waited for longer. The caller holds the lock. */
+static int
+count_hungrier(Oid database, int64 since_us)
+{
+	int			count = 0;
+
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		const SupervisorSlot *slot = &shared->supervisors[i];
+
+		if (slot->state == SUPERVISOR_RUNNING && slot->database != database &&
+			slot->hungry_since_us != 0 && slot->hungry_since_us < since_us &&
+			clock_now_us() - slot->hungry_noted_us < HUNGER_LAPSES_US && !is_paused(slot->database))
+			count++;
+	}
+	return count;
 }
 
 /* ---------------------------------------------------------------- runner slots */
 
 /*
- * A slot for a run of a task: its number, or RESERVE_NONE_FREE,
- * RESERVE_PAUSED, or RESERVE_RUNNING when the task has one already: there are
- * never two.
+ * A slot for a run of a task, filled in as `wanted` says: its number, or
+ * RESERVE_NONE_FREE, RESERVE_PAUSED, or RESERVE_RUNNING when the task has one
+ * already: there are never two. The last slots are left to the databases whose
+ * tasks have been due for longer than since_us.
  */
 int
-worker_runner_reserve(const TaskKey *task, const char *name, Oid role, TimestampTz fire_at, uint32 *generation)
+worker_runner_reserve(const RunnerRequest *wanted, int64 since_us, uint32 *generation)
 {
 	int			found = RESERVE_NONE_FREE;
+	int			nfree = 0;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (is_paused(task->database))
+	if (is_paused(wanted->task.database))
 		found = RESERVE_PAUSED;
 	for (int i = 0; i < shared->nrunners && found != RESERVE_PAUSED; i++)
 	{
 		if (runners[i].state == RUNNER_FREE)
 		{
+			nfree++;
 			if (found < 0)
 				found = i;
 		}
-		else if (memcmp(&runners[i].task, task, sizeof(TaskKey)) == 0)
+		else if (memcmp(&runners[i].task, &wanted->task, sizeof(TaskKey)) == 0)
 		{
 			found = RESERVE_RUNNING;
 			break;
 		}
 	}
+	if (found >= 0 && (shared->starving || nfree <= count_hungrier(wanted->task.database, since_us)))
+		found = RESERVE_NONE_FREE;
 	if (found >= 0)
 	{
 		RunnerSlot *slot = &runners[found];
@@ -555,29 +685,45 @@ worker_runner_reserve(const TaskKey *task, const char *name, Oid role, Timestamp
 		memset(slot, 0, sizeof(*slot));
 		slot->state = RUNNER_STARTING;
 		slot->generation = *generation;
-		slot->task = *task;
-		slot->role = role;
-		slot->fire_at = fire_at;
+		slot->task = wanted->task;
+		slot->life = wanted->life;
+		slot->next_run = wanted->next_run;
 		slot->registered_us = clock_now_us();
-		strlcpy(slot->name, name, sizeof(slot->name));
+		strlcpy(slot->name, wanted->name, sizeof(slot->name));
 	}
 	LWLockRelease(&shared->lock);
 	return found;
 }
 
-/* Gives a runner slot back, if it is still this one's. */
+/* The caller holds the lock. */
+static bool
+free_runner(int slot, uint32 generation)
+{
+	if (runners[slot].generation != generation)
+		return false;
+	runners[slot].generation++;
+	runners[slot].state = RUNNER_FREE;
+	runners[slot].pid = 0;
+	return true;
+}
+
+/* Frees the slot of a runner that ended: who waits for one may try. */
 void
 worker_runner_free(int slot, uint32 generation)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (runners[slot].generation == generation)
-	{
-		runners[slot].generation++;
-		runners[slot].state = RUNNER_FREE;
-		runners[slot].pid = 0;
-	}
+	if (free_runner(slot, generation))
+		wake_hungry();
 	LWLockRelease(&shared->lock);
-	worker_wake_hungry();
+}
+
+/* Gives back a slot for which no process was started. Wakes nobody: there is no more room than before. */
+void
+worker_runner_give_back(int slot, uint32 generation)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	(void) free_runner(slot, generation);
+	LWLockRelease(&shared->lock);
 }
 
 /*
@@ -601,6 +747,22 @@ worker_runner_next(int from, Oid database, RunnerSlot *copy)
 	}
 	LWLockRelease(&shared->lock);
 	return found;
+}
+
+/* The process that runs a task, or 0. */
+int
+worker_runner_pid(const TaskKey *task)
+{
+	int			pid = 0;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	for (int i = 0; i < shared->nrunners; i++)
+	{
+		if (runners[i].state == RUNNER_RUNNING && memcmp(&runners[i].task, task, sizeof(TaskKey)) == 0)
+			pid = runners[i].pid;
+	}
+	LWLockRelease(&shared->lock);
+	return pid;
 }
 
 /* The runner slot of a task, and a copy. False: it has none. */
@@ -659,7 +821,7 @@ worker_runner_reap(int slot, uint32 generation, bool never_came)
 		if (runner->state == RUNNER_RUNNING)
 			reaped = !worker_is_alive(runner->pid, runner->procno);
 		else if (runner->state == RUNNER_STARTING)
-			reaped = never_came || clock_now_us() - runner->registered_us > REGISTRATION_TIMEOUT_US;
+			reaped = never_came || !may_come(runner->registered_us);
 		if (reaped)
 		{
 			runner->state = RUNNER_EXITED;
@@ -719,6 +881,7 @@ void
 worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *sqlstate, const char *message)
 {
 	Oid			database = InvalidOid;
+	bool		supervised = false;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (runners[slot].generation == generation && runners[slot].state == RUNNER_RUNNING)
@@ -734,9 +897,15 @@ worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *
 	}
 	for (int i = 0; i < shared->nsupervisors && OidIsValid(database); i++)
 	{
-		if (has_supervisor(&shared->supervisors[i], database))
-			wake(shared->supervisors[i].pid, shared->supervisors[i].procno);
+		if (is_supervising(&shared->supervisors[i], database))
+		{
+			supervised = true;
+			wake_supervisor(&shared->supervisors[i]);
+		}
 	}
+	/* then it is the launcher that frees the slot; or it waits for the place */
+	if (!supervised || shared->starving)
+		wake(shared->launcher_pid, shared->launcher_procno);
 	LWLockRelease(&shared->lock);
 }
 
@@ -801,7 +970,8 @@ worker_is_paused(Oid database)
 /*
  * Asks every worker in a database to end, this process excepted. Returns the
  * process id of one that is still there, -1 for one that was registered
- * and did not come yet, 0 when all are gone.
+ * and did not come yet, 0 when all are gone. Who comes later than that finds
+ * that it was asked to end.
  */
 int
 worker_stop_database(Oid database)
@@ -817,7 +987,7 @@ worker_stop_database(Oid database)
 			continue;
 		slot->stop = true;
 		if (slot->state == SUPERVISOR_STARTING)
-			left = -1;
+			left = may_come(slot->registered_us) ? -1 : left;
 		else if (worker_is_alive(slot->pid, slot->procno))
 		{
 			left = slot->pid;
@@ -833,7 +1003,7 @@ worker_stop_database(Oid database)
 			continue;
 		slot->stop = true;
 		if (slot->state == RUNNER_STARTING)
-			left = -1;
+			left = may_come(slot->registered_us) ? -1 : left;
 		else if (worker_is_alive(slot->pid, slot->procno))
 		{
 			left = slot->pid;

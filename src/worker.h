@@ -7,7 +7,6 @@
 
 #include "postgres.h"
 
-#include "lib/dshash.h"
 #include "postmaster/bgworker.h"
 
 #include "task.h"
@@ -32,8 +31,10 @@ typedef struct SupervisorSlot
 	int			procno;
 	bool		stop;			/* asked to end */
 	bool		recheck;		/* the extension came or went since it looked */
-	bool		hungry;			/* has a due task and no runner for it */
+	int64		hungry_since_us;	/* since when a due task has no runner; 0: none */
+	int64		hungry_noted_us;	/* when it said so */
 	uint32		changes;		/* grows whenever a task may have changed */
+	uint32		wakes;			/* grows with every wake */
 	int64		registered_us;
 	int64		ended_us;
 } SupervisorSlot;
@@ -58,7 +59,7 @@ typedef struct RunnerSlot
 	RunnerState state;
 	uint32		generation;
 	TaskKey		task;
-	Oid			role;
+	TaskLife	life;
 	int			pid;			/* 0: not there yet */
 	int			procno;
 	bool		stop;			/* asked to end */
@@ -66,12 +67,21 @@ typedef struct RunnerSlot
 	int64		started_us;		/* when it got the lease; 0: not yet */
 	int64		ended_us;
 	int64		token;
-	TimestampTz fire_at;		/* of the schedule; 0: none */
+	TimestampTz next_run;		/* the schedule's next time, this one not counted; 0: none */
 	RunOutcome	outcome;
 	char		sqlstate[6];
 	char		name[TASK_NAME_MAX + 1];
 	char		message[WORKER_MESSAGE_MAX];
 } RunnerSlot;
+
+/* What a runner slot is wanted for */
+typedef struct RunnerRequest
+{
+	TaskKey		task;
+	const char *name;
+	TaskLife	life;
+	TimestampTz next_run;
+} RunnerRequest;
 
 /* Why there is no runner slot */
 #define RESERVE_NONE_FREE (-1)
@@ -90,17 +100,16 @@ typedef struct WorkerExtra
 /* shared memory */
 extern Size worker_shmem_size(void);
 extern void worker_shmem_init(void *place, bool found);
-extern const dshash_parameters *task_status_params(void);
 
 /* processes */
 extern bool worker_is_alive(int pid, int procno);
 extern void worker_wake_launcher(void);
 extern void worker_wake_supervisor(Oid database);
 extern void worker_wake_all(void);
-extern void worker_wake_hungry(void);
 extern void worker_extension_changed(Oid database);
 extern void worker_note_promotion(void);
 extern void worker_prepare(BackgroundWorker *worker, const char *type, const char *name, const char *function);
+extern void worker_pin_settings(void);
 
 /* the launcher's */
 extern void worker_launcher_attach(void);
@@ -109,17 +118,22 @@ extern int	worker_supervisor_reserve(Oid database, uint32 *generation);
 extern void worker_supervisor_free(int slot, uint32 generation);
 extern int	worker_supervisors(void);
 extern bool worker_supervisor_get(int slot, SupervisorSlot *copy);
-extern bool worker_supervisor_collect(int slot, uint32 generation, bool *absent);
+extern bool worker_supervisor_collect(int slot, uint32 generation, bool *left, bool *absent);
 extern void worker_supervisor_stop(int slot, uint32 generation);
+extern void worker_supervisors_starve(bool starving);
+extern bool worker_has_supervisor(Oid database);
 
 /* the supervisor's */
 extern bool worker_supervisor_attach(int slot, uint32 generation);
 extern uint32 worker_supervisor_changes(int slot);
+extern uint32 worker_supervisor_wakes(int slot);
 extern bool worker_supervisor_absent(int slot);
 extern void worker_supervisor_exit(int slot, uint32 generation);
-extern void worker_supervisor_hungry(int slot, bool hungry);
-extern int	worker_runner_reserve(const TaskKey *task, const char *name, Oid role, TimestampTz fire_at, uint32 *generation);
+extern void worker_supervisor_hungry(int slot, int64 since_us);
+extern int	worker_runner_reserve(const RunnerRequest *wanted, int64 since_us, uint32 *generation);
 extern void worker_runner_free(int slot, uint32 generation);
+extern void worker_runner_give_back(int slot, uint32 generation);
+extern int	worker_runner_pid(const TaskKey *task);
 extern int	worker_runner_next(int from, Oid database, RunnerSlot *copy);
 extern bool worker_runner_find(const TaskKey *task, int *slot, RunnerSlot *copy);
 extern bool worker_runner_stop(int slot, uint32 generation);
@@ -136,15 +150,5 @@ extern bool worker_pause(Oid database);
 extern int	worker_stop_database(Oid database);
 extern void worker_resume(Oid database);
 extern bool worker_is_paused(Oid database);
-
-/* what is known about each task */
-extern void task_key(TaskKey *key, Oid database, Oid instance, const char *name);
-extern bool task_status_set(const TaskKey *key, const char *name, TaskPhase phase, TimestampTz next_run, const char *reason);
-extern bool task_status_get(const TaskKey *key, TaskStatus *copy);
-extern bool task_status_hold(const TaskKey *key, const char *name);
-extern int	task_status_holder(const TaskKey *key);
-extern void task_status_forget(const TaskKey *key);
-extern void task_status_prune(Oid database, bool (*is_known) (const TaskKey *key));
-extern void task_status_purge(Oid database, Oid keep_instance);
 
 #endif							/* REVENANT_WORKER_H */

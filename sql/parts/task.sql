@@ -134,7 +134,8 @@ SELECT
 		WHEN pg_catalog.pg_is_in_recovery() THEN 'following'
 		ELSE 'scheduled' END) AS phase,
 	s.node,
-	COALESCE(u.pid, CASE WHEN s.started_at IS NOT NULL AND s.finished_at IS NULL THEN s.pid END) AS pid,
+	COALESCE(u.pid, CASE
+		WHEN pg_catalog.pg_is_in_recovery() AND s.started_at IS NOT NULL AND s.finished_at IS NULL THEN s.pid END) AS pid,
 	s.token,
 	s.started_at,
 	CASE

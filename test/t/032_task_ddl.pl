@@ -90,6 +90,26 @@ like($err, qr/is being accessed by other users/, 'another session keeps the data
 runs('three', 'and work goes on there');
 $session->quit;
 
+# --- one that fails or is undone under a savepoint, in a transaction that goes on
+
+$session = $node->background_psql('postgres', on_error_stop => 0);
+$session->query('BEGIN; SAVEPOINT s');
+$session->query('ALTER DATABASE two RENAME TO postgres');
+runs('two', 'work goes on while the transaction of a RENAME that failed is open');
+$session->query('ROLLBACK TO s');
+$session->query('ALTER DATABASE two RENAME TO other');
+$session->query('ROLLBACK TO s');
+runs('two', 'or that of one that was undone');
+$pids = $node->safe_psql('two', "SELECT string_agg(pid::text, ',' ORDER BY pid) FROM revenant.tasks");
+foreach my $sql ('DROP DATABASE two', 'ALTER DATABASE two SET TABLESPACE pg_default', 'CREATE DATABASE mine TEMPLATE two')
+{
+	$session->query('ROLLBACK TO s');
+	$session->query($sql);
+}
+is($node->safe_psql('two', "SELECT string_agg(pid::text, ',' ORDER BY pid) FROM revenant.tasks"), $pids, 'what cannot be done in a block stops nothing');
+$session->query('ROLLBACK');
+$session->quit;
+
 # --- DROP
 
 quick(2, 'DROP DATABASE three');

@@ -25,9 +25,28 @@ doubling(void)
 	}
 	is(restart_backoff_us(SECOND, 300 * SECOND, PG_INT32_MAX, 0), 240 * SECOND, "it stays at the longest, and does not overflow");
 	is(restart_backoff_us(SECOND, 300 * SECOND, 0, 0), 800000, "a normal end waits as a first failure does");
-	is(restart_backoff_us(0, 300 * SECOND, 20, PG_UINT32_MAX), 0, "none stays none");
-	is(restart_backoff_us(0, 0, 20, PG_UINT32_MAX), 0, "also as the longest");
+	is(restart_backoff_us(0, 300 * SECOND, 0, PG_UINT32_MAX), 0, "none is none after a normal end");
+	is(restart_backoff_us(0, 300 * SECOND, 1, PG_UINT32_MAX), 0, "and after the first failure");
 	ok(restart_backoff_us(PG_INT64_MAX / 100, PG_INT64_MAX / 2, 40, PG_UINT32_MAX) > 0, "very long ones do not overflow");
+}
+
+/* A backoff_min of 0 and a command that fails at once must not fork and log without end. */
+static void
+no_loop(void)
+{
+	int64		waited = 0;
+
+	for (int failures = 1; failures <= 10; failures++)
+		waited += restart_backoff_us(0, 300 * SECOND, failures, 0);
+	ok(waited > 40 * SECOND, "ten failures in a row without a backoff take most of a minute");
+	is(restart_backoff_us(0, 300 * SECOND, 2, MIDDLE) / 1000, 99, "the second one in a row waits a tenth of a second");
+	ok(restart_backoff_us(0, 300 * SECOND, 3, MIDDLE) > 199000, "the third one twice as long");
+	ok(restart_backoff_us(0, 300 * SECOND, 30, 0) <= 300 * SECOND, "never longer than the longest");
+	ok(restart_backoff_us(0, 0, 20, 0) >= 80000, "also if the longest backoff is none");
+	ok(restart_backoff_us(60000, 60000, 5, 0) >= 80000, "or next to none");
+	is(restart_backoff_us(SECOND, 300 * SECOND, 2, MIDDLE) / 1000, 1999, "a backoff that is longer is as it was");
+	is(restart_count_failure(7, 999999, 0), 8, "no run of less than a second was healthy");
+	is(restart_count_failure(7, SECOND, 0), 1, "one of a second may be");
 }
 
 static void
@@ -51,6 +70,7 @@ int
 main(void)
 {
 	doubling();
+	no_loop();
 	jitter();
 	healthy_runs();
 	return done_testing();
