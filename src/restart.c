@@ -13,7 +13,6 @@
 #include "restart.h"
 
 /* However short the backoff, failures in a row must not become a loop of processes and log lines. */
-#define REPEATED_MIN_US INT64CONST(100000)
 #define HEALTHY_MIN_US INT64CONST(1000000)
 
 /* The wait varies by this much in both directions, so that tasks that failed together do not come back together. */
@@ -46,8 +45,8 @@ restart_backoff_us(int64 min_us, int64 max_us, int failures, uint32 random)
 
 	if (failures > 1)
 	{
-		max_us = Max(max_us, REPEATED_MIN_US);
-		wait_us = Max(wait_us, REPEATED_MIN_US / 2);
+		max_us = Max(max_us, RESTART_REPEATED_MIN_US);
+		wait_us = Max(wait_us, RESTART_REPEATED_MIN_US / 2);
 	}
 	for (int i = 1; i < failures && wait_us > 0 && wait_us < max_us; i++)
 	{

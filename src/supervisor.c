@@ -571,6 +571,7 @@ decide_ending(Task *task, const RunnerSlot *slot)
 	bool		stopped = slot->stop && slot->outcome != RUN_SUCCEEDED;
 	bool		own = same_life(&slot->life, &task->life);
 	int64		ran_us = slot->token != 0 ? slot->ended_us - slot->started_us : 0;
+	bool		terminated;
 
 	memset(ending, 0, sizeof(*ending));
 	ending->failed = slot->outcome != RUN_SUCCEEDED && !stopped;
@@ -587,14 +588,16 @@ decide_ending(Task *task, const RunnerSlot *slot)
 	task->backoff = false;
 	task->due_us = 0;
 	task->late_since_us = 0;
-	if (ending->failed)
+	/* a run that somebody terminated after a while says nothing about the next one */
+	terminated = ending->failed && slot->outcome == RUN_BROKEN && ran_us >= RESTART_REPEATED_MIN_US;
+	if (ending->failed && !terminated)
 		task->failures = restart_count_failure(task->failures, ran_us, task->backoff_max_us);
-	else if (!stopped)
+	else if (!stopped && !terminated)
 		task->failures = 0;
 	if (ending->failed || (!stopped && !task->has_schedule))
 	{
 		int64		wait_us = restart_backoff_us(task->backoff_min_us, task->backoff_max_us,
-												 task->failures, pg_prng_uint32(&pg_global_prng_state));
+												 terminated ? 1 : task->failures, pg_prng_uint32(&pg_global_prng_state));
 
 		ending->restarts = true;
 		task->backoff = true;

@@ -116,8 +116,10 @@ sub comes_back
 	return;
 }
 
+becomes("SELECT clock_timestamp() > started_at + interval '0.2 s' FROM revenant.tasks WHERE name = 'daemon'", 'it runs for a while');
 comes_back('the runner was terminated', "SELECT pg_terminate_backend(pid) FROM revenant.tasks WHERE name = 'daemon'");
 is(sql("SELECT failures, last_sqlstate FROM revenant.tasks WHERE name = 'daemon'"), '1|57P01', 'which counts as a failure');
+is(sql("SELECT consecutive_failures FROM revenant.task_state WHERE name = 'daemon'"), '0', 'but not as one in a row: the next backoff is not longer');
 comes_back('its statement was cancelled', "SELECT pg_cancel_backend(pid) FROM revenant.tasks WHERE name = 'daemon'");
 is( sql("SELECT bool_and(token > before) FROM (SELECT token, lag(token) OVER (ORDER BY id) AS before FROM log) AS l"),
 	't', 'each run has a greater token');
