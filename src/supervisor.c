@@ -589,7 +589,8 @@ decide_ending(Task *task, const RunnerSlot *slot)
 	task->due_us = 0;
 	task->late_since_us = 0;
 	/* a run that somebody terminated after a while says nothing about the next one */
-	terminated = ending->failed && slot->outcome == RUN_BROKEN && ran_us >= RESTART_REPEATED_MIN_US;
+	terminated = ending->failed && ran_us >= RESTART_REPEATED_MIN_US &&
+		strcmp(slot->sqlstate, unpack_sql_state(ERRCODE_ADMIN_SHUTDOWN)) == 0;
 	if (ending->failed && !terminated)
 		task->failures = restart_count_failure(task->failures, ran_us, task->backoff_max_us);
 	else if (!stopped && !terminated)
