@@ -62,8 +62,8 @@ debug_shmem_init(void *place, bool found)
 static LOCKTAG
 point_lock(const char *name)
 {
-	return locktag_make(LOCK_DEBUG, MyDatabaseId,
-						hash_bytes_extended((const unsigned char *) name, strlen(name), 0), 0);
+	return locktag_make(LOCK_OTHER, MyDatabaseId,
+						hash_bytes_extended((const unsigned char *) name, strlen(name), 0), LOCK_OTHER_DEBUG);
 }
 
 /* Waits while a test holds the point. */

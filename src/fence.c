@@ -102,7 +102,7 @@ fence_state_params(void)
  * sources and its earlier primaries. `function` is the SQL function that asks,
  * for messages. Raises 25006 on a standby and in a read-only transaction,
  * whether or not the block is empty; 54000 when numbers are exhausted.
- * Takes, at a reservation only: the lock LOCK_TOKEN, the sequences' locks, a WAL flush.
+ * Takes, at a reservation only: the token lock, the sequences' locks, a WAL flush.
  */
 int64
 fence_next_token(const char *function)
@@ -298,7 +298,7 @@ with_state_locked(const Extension *extension,
 				  void (*work) (const Extension *extension, DatabaseState *state, int64 beyond),
 				  DatabaseState *state, int64 beyond)
 {
-	LOCKTAG		tag = locktag_make(LOCK_TOKEN, MyDatabaseId, extension->extension, 0);
+	LOCKTAG		tag = locktag_make(LOCK_OTHER, MyDatabaseId, extension->extension, LOCK_OTHER_TOKEN);
 	Oid			user;
 	int			context;
 

@@ -20,7 +20,9 @@
 char	   *guc_databases = NULL;
 bool		guc_enabled = true;
 int			guc_max_runners = 16;
+int			guc_fence_grace_ms = 0;
 char	   *guc_node_name = NULL;
+bool		guc_session_leases = true;
 int			guc_shared_memory_mb = 256;
 
 /* Whether the text is a list of names. */
@@ -68,6 +70,12 @@ guc_define(void)
 							 &guc_enabled, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 
+	DefineCustomIntVariable("revenant.fence_grace",
+							"How long after its lease lapsed a fenced transaction may stay open while somebody waits.",
+							"Its process is then terminated by who waits. 0 waits for ever.",
+							&guc_fence_grace_ms, 0, 0, PG_INT32_MAX,
+							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
+
 	DefineCustomIntVariable("revenant.max_runners",
 							"How many runners there may be at once, in all databases together.",
 							"Each needs a place in max_worker_processes, beside the launcher and one supervisor for each database.",
@@ -79,6 +87,12 @@ guc_define(void)
 							   "Empty: the host's name and the port.",
 							   &guc_node_name, "",
 							   PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("revenant.session_leases",
+							 "Allows leases in session scope.",
+							 "Off for a role that comes through a pooler in transaction mode, which would strand them.",
+							 &guc_session_leases, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("revenant.shared_memory",
 							"The most shared memory that leases and tasks may take.",

@@ -41,6 +41,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
@@ -52,374 +53,14 @@
 #include "lease.h"
 #include "lease_api.h"
 #include "lease_entry.h"
+#include "lease_holder.h"
 #include "lease_note.h"
 #include "lease_row.h"
+#include "lease_standing.h"
 #include "lease_wait.h"
 #include "lease_xact.h"
 #include "row.h"
 #include "task.h"
-
-/* The modes of F: fences share it, an acquire excludes them. */
-#define FENCE_MODE RowExclusiveLock
-#define TAKEOVER_MODE AccessExclusiveLock
-
-/* What a token stands for. */
-typedef enum Standing
-{
-	STANDING_CURRENT,
-	STANDING_EXPIRED,			/* the newest, but its time is over */
-	STANDING_STALE				/* not the current one */
-} Standing;
-
-/* Reads the row into the entry if nobody did yet. The caller has pinned it. */
-static void
-settle(LeaseEntry *entry, const char *name)
-{
-	LeaseHold	hold;
-	bool		settled;
-
-	SpinLockAcquire(&entry->mutex);
-	settled = entry->settled;
-	SpinLockRelease(&entry->mutex);
-	if (settled)
-		return;
-	if (!lease_row_load(name, &hold))
-		memset(&hold, 0, sizeof(hold));
-	SpinLockAcquire(&entry->mutex);
-	if (!entry->settled)
-	{
-		entry->now = hold;
-		entry->settled = true;
-	}
-	SpinLockRelease(&entry->mutex);
-}
-
-/*
- * The entry of a name that has one or has a row, settled, and pinned by an
- * operation that the caller ends with lease_xact_forget(); else NULL. After an
- * error the end of the transaction does that.
- */
-static LeaseOp *
-find_entry(const LeaseKey *key, const char *name)
-{
-	LeaseEntry *entry = lease_entry_pin(key, name, LEASE_PIN_EXISTING);
-	LeaseHold	unused;
-	LeaseOp    *look;
-
-	/* without a pin the row may be in the middle of an update: then there is an entry now */
-	if (entry == NULL)
-		entry = lease_entry_pin(key, name,
-								lease_row_load(name, &unused) ? LEASE_PIN_LOAD : LEASE_PIN_EXISTING);
-	if (entry == NULL)
-		return NULL;
-	look = lease_xact_add(LEASE_OP_LOOK, entry, 0);
-	settle(entry, name);
-	return look;
-}
-
-/* This session has H itself: it holds the name by session or transaction scope. */
-static bool
-have_hold_lock(const LeaseEntry *entry)
-{
-	LOCKTAG		tag = lease_lock_hold(&entry->key);
-
-	return compat_lock_held_by_me(&tag, ExclusiveLock);
-}
-
-/* Whether a committed session hold stands: its owner has H. */
-static bool
-session_hold_stands(const LeaseEntry *entry, const LeaseHold *now)
-{
-	LOCKTAG		tag = lease_lock_hold(&entry->key);
-
-	if (now->scope != LEASE_SESSION)
-		return false;
-	if (lease_hold_is_mine(now))
-		return compat_lock_held_by_me(&tag, ExclusiveLock);
-	return lease_hold_has_lock(now, &tag, ExclusiveLock);
-}
-
-/*
- * What a token of a name is worth now. `hold` gets the hold that it stands
- * for, also when its time is over.
- */
-static Standing
-standing(LeaseEntry *entry, int64 token, LeaseHold *hold)
-{
-	LeaseHold	now,
-				next;
-	LeaseOp    *mine;
-	LOCKTAG		tag = lease_lock_hold(&entry->key);
-
-	if (lease_xact_find(LEASE_OP_RELEASE, entry, token) != NULL)
-		return STANDING_STALE;
-
-	/* acquired by this transaction, not published yet */
-	mine = lease_xact_find(LEASE_OP_ACQUIRE, entry, token);
-	if (mine != NULL && mine->granted)
-	{
-		*hold = mine->hold;
-		if (!have_hold_lock(entry))
-			return STANDING_STALE;
-		return hold->scope != LEASE_TTL || lease_hold_is_live(hold, clock_now_us()) ?
-			STANDING_CURRENT : STANDING_EXPIRED;
-	}
-
-	lease_entry_snapshot(entry, &now, &next);
-	if (next.scope == LEASE_XACT && next.token == token)
-	{
-		/* of a transaction of another session */
-		*hold = next;
-		return lease_hold_has_lock(&next, &tag, ExclusiveLock) ? STANDING_CURRENT : STANDING_STALE;
-	}
-	if (now.scope == LEASE_FREE || now.token != token)
-		return STANDING_STALE;
-	*hold = now;
-	if (now.scope == LEASE_SESSION)
-		return session_hold_stands(entry, &now) ? STANDING_CURRENT : STANDING_STALE;
-	if (lease_entry_is_live(entry, hold))
-		return hold->token == token ? STANDING_CURRENT : STANDING_STALE;
-	return hold->token == token ? STANDING_EXPIRED : STANDING_STALE;
-}
-
-/* A token alone opens nothing: 42501 unless the caller is a member of the role that acquired. */
-static void
-check_role(const LeaseHold *hold, const char *name)
-{
-	if (GetUserId() == hold->role || is_member_of_role(GetUserId(), hold->role))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("permission denied for lease \"%s\"", name),
-			 errdetail("The token is the current one, but another role acquired the lease."),
-			 errhint("Be the role that acquired it, or a member of that role.")));
-}
-
-/* The oid of the role that a task with this lease runs as, or InvalidOid. */
-static Oid
-task_role(const char *name)
-{
-	const Extension *extension = extension_get();
-	Relation	rel = table_open(extension->task, AccessShareLock);
-	HeapTuple	tuple = row_find(rel, extension->task_pkey, name + strlen("task/"));
-	Oid			role = InvalidOid;
-
-	if (tuple != NULL)
-	{
-		TaskRow		task;
-
-		task_parse(tuple, RelationGetDescr(rel), &task);
-		/* a name that means another role now is nobody's */
-		if (get_role_oid(task.run_as, true) == task.run_as_oid)
-			role = task.run_as_oid;
-	}
-	table_close(rel, AccessShareLock);
-	return role;
-}
-
-/* Names of tasks and plans are their owners': 42501 for everybody else. */
-static void
-check_reserved_name(const char *name)
-{
-	bool		task = strncmp(name, "task/", 5) == 0;
-	Oid			owner;
-
-	if (!task && strncmp(name, "plan/", 5) != 0)
-		return;
-	owner = task ? task_role(name) : InvalidOid;
-	if (OidIsValid(owner) && is_member_of_role(GetUserId(), owner))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("permission denied for lease \"%s\"", name),
-			 errdetail("Names that begin with \"%s\" belong to %s; only members of the owner's role can take them.",
-					   task ? "task/" : "plan/", task ? "tasks" : "plans"),
-			 errhint("Use another name.")));
-}
-
-/* Acquiring has come to nothing: H goes back, and the operation. */
-static void
-withdraw(LeaseOp *op, const LOCKTAG *hold_lock)
-{
-	bool		session = op->locked;
-
-	lease_unlock(hold_lock, ExclusiveLock, session);
-	op->locked = false;
-	lease_xact_forget(op);
-}
-
-/*
- * What this session itself already has of the name. True: `*token` is the
- * answer (0: busy). Raises 55006 where waiting would be waiting for oneself.
- */
-static bool
-answer_from_own(LeaseEntry *entry, const LeaseRequest *request, int64 *token)
-{
-	LeaseOp    *op = lease_xact_find(LEASE_OP_ACQUIRE, entry, 0);
-	LeaseHold	now;
-	LeaseScope	own;
-
-	if (lease_xact_find(LEASE_OP_RELEASE, entry, 0) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("lease \"%s\" was released in this transaction", request->name),
-				 errdetail("The release takes effect at commit."),
-				 errhint("Commit before you acquire it again.")));
-
-	if (op != NULL && op->granted && have_hold_lock(entry))
-	{
-		own = op->hold.scope;
-		*token = op->hold.token;
-	}
-	else
-	{
-		lease_entry_snapshot(entry, &now, NULL);
-		if (!lease_hold_is_mine(&now) || !session_hold_stands(entry, &now))
-			return false;
-		own = LEASE_SESSION;
-		*token = now.token;
-	}
-	if (own == request->scope && own != LEASE_TTL)
-		return true;			/* asking again does not stack */
-	if (request->wait)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("lease \"%s\" is already held here", request->name),
-				 errdetail("This %s holds it with token %lld; waiting for it would be waiting for oneself.",
-						   own == LEASE_SESSION ? "session" : "transaction", (long long) *token),
-				 errhint("Release it first.")));
-	*token = 0;
-	return true;
-}
-
-/* Whoever is granted H first clears what it finds of holders that lost it. */
-static void
-clear_dead(LeaseEntry *entry)
-{
-	dsa_pointer notes[2] = {InvalidDsaPointer, InvalidDsaPointer};
-
-	SpinLockAcquire(&entry->mutex);
-	if (entry->now.scope == LEASE_SESSION)
-	{
-		notes[0] = entry->now.note;
-		memset(&entry->now, 0, sizeof(entry->now));
-	}
-	if (entry->next.scope != LEASE_FREE)
-	{
-		notes[1] = entry->next.note;
-		memset(&entry->next, 0, sizeof(entry->next));
-	}
-	SpinLockRelease(&entry->mutex);
-	lease_note_free(&entry->key, notes[0]);
-	lease_note_free(&entry->key, notes[1]);
-}
-
-/* H is ours, and F: draws the token, writes the row, and shows to others that a grant is under way. */
-static void
-grant(LeaseOp *op, const LeaseRequest *request)
-{
-	LeaseEntry *entry = op->entry;
-	LeaseHold	before;
-	LeaseHold  *hold = &op->hold;
-
-	lease_entry_snapshot(entry, &before, NULL);
-	hold->role = GetUserId();
-	hold->pid = MyProcPid;
-	hold->procno = compat_my_procno();
-	hold->token = fence_next_token(request->function);
-	hold->acquired_at = GetCurrentTimestamp();
-	if (request->scope == LEASE_TTL)
-	{
-		hold->ttl_us = request->ttl_us;
-		hold->deadline_us = clock_now_us() + request->ttl_us;
-	}
-	else
-		hold->note = lease_note_make(request->holder, request->metadata);
-
-	/* from here on the end of the transaction takes care of it, in any case */
-	SpinLockAcquire(&entry->mutex);
-	entry->next = *hold;
-	SpinLockRelease(&entry->mutex);
-	op->granted = true;
-
-	/* an older operation of this transaction may have deleted the row already */
-	if (request->scope == LEASE_TTL)
-		lease_row_write(request->name, hold, request, before.scope == LEASE_TTL);
-	else if (before.scope == LEASE_TTL)
-		(void) lease_row_delete(request->name, before.token);
-}
-
-/*
- * Acquires a lease; see the head of this file for the protocol.
- *
- * Returns the token, or 0 when it is busy, or not free within request->wait_us.
- * Raises 25006, 22023, 42501, 53200, 54000, 55006, and what waiting raises.
- */
-int64
-lease_acquire(const LeaseRequest *request)
-{
-	LeaseKey	key;
-	LeaseEntry *entry;
-	LeaseOp    *op;
-	LOCKTAG		hold_lock,
-				fence_lock;
-	bool		session = request->scope == LEASE_SESSION;
-	int64		until_us = WAIT_FOREVER;
-	int64		token;
-	LeaseHold	now;
-
-	PreventCommandDuringRecovery(request->function);
-	PreventCommandIfReadOnly(request->function);
-	PreventCommandIfParallelMode(request->function);
-	if (!request->trusted)
-		check_reserved_name(request->name);
-	if (!request->wait)
-		until_us = 0;
-	else if (request->wait_us >= 0)
-		until_us = clock_now_us() + request->wait_us;
-
-	lease_entry_reap();
-	lease_key_make(&key, request->name);
-	hold_lock = lease_lock_hold(&key);
-	fence_lock = lease_lock_fence(&key);
-	entry = lease_entry_pin(&key, request->name, LEASE_PIN_CREATE);
-	op = lease_xact_add(LEASE_OP_LOOK, entry, 0);
-	if (answer_from_own(entry, request, &token))
-	{
-		lease_xact_forget(op);
-		return token;
-	}
-	if (session)
-		lease_xact_check_session_limit();
-	lease_xact_become_acquire(op);
-	op->hold.scope = request->scope;
-
-	/* before the wait: one that ends in an error may have been granted all the same */
-	op->locked = session;
-	if (!lease_wait_lock(&hold_lock, ExclusiveLock, session, until_us))
-	{
-		lease_xact_forget(op);
-		return 0;
-	}
-	clear_dead(entry);
-	settle(entry, request->name);
-
-	if (lease_entry_is_live(entry, &now) &&
-		(!request->wait || !lease_wait_lapse(entry, until_us)))
-	{
-		withdraw(op, &hold_lock);
-		return 0;
-	}
-	DEBUG_POINT("lease-before-takeover");
-	if (!lease_wait_lock(&fence_lock, TAKEOVER_MODE, false, until_us))
-	{
-		withdraw(op, &hold_lock);
-		return 0;
-	}
-	DEBUG_POINT("lease-before-grant");
-	grant(op, request);
-	return op->hold.token;
-}
 
 /*
  * renew: the deadline moves to now + ttl, never nearer. Returns the new one on
@@ -435,9 +76,9 @@ renew(LeaseEntry *entry, const char *name, int64 token, int64 ttl_us)
 	int64		now_us;
 	int64		deadline_us = 0;
 
-	if (standing(entry, token, &hold) != STANDING_CURRENT)
+	if (lease_standing(entry, token, &hold) != STANDING_CURRENT)
 		return 0;
-	check_role(&hold, name);
+	lease_check_role(&hold, name);
 	if (hold.scope != LEASE_TTL)
 	{
 		if (ttl_us != 0)
@@ -450,8 +91,8 @@ renew(LeaseEntry *entry, const char *name, int64 token, int64 ttl_us)
 	if (ttl_us > hold.ttl_us)
 	{
 		/* the row's ttl is what a restart relies on */
-		lease_wait_lock(&fence_lock, FENCE_MODE, false, WAIT_FOREVER);
-		if (standing(entry, token, &hold) != STANDING_CURRENT ||
+		lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
+		if (lease_standing(entry, token, &hold) != STANDING_CURRENT ||
 			!lease_row_lengthen(name, token, ttl_us))
 			return 0;
 		lease_xact_add(LEASE_OP_LENGTHEN, lease_entry_pin_again(entry), token)->hold.ttl_us = ttl_us;
@@ -478,47 +119,67 @@ renew(LeaseEntry *entry, const char *name, int64 token, int64 ttl_us)
 
 /* Releases a session hold at commit. */
 static bool
-release_session(LeaseEntry *entry, const char *name, const LeaseHold *hold)
+release_session(LeaseEntry *entry, const char *name, const LeaseHold *hold, int64 hold_off_us)
 {
+	LeaseOp    *op;
+
 	if (!lease_hold_is_mine(hold))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("lease \"%s\" is held by another session", name),
 				 errdetail("It is held in session scope by process %d.", hold->pid),
 				 errhint("Release it there; it is also free as soon as that session ends.")));
-	lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), hold->token)->hold.scope = LEASE_SESSION;
+	if (hold->shared && hold_off_us > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("hold_off is for exclusive holders"),
+				 errdetail("Lease \"%s\" is held shared; others may hold it, too.", name)));
+	op = lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), hold->token);
+	op->hold.scope = LEASE_SESSION;
+	op->hold.shared = hold->shared;
+	if (hold->shared)
+		op->holder = lease_holder_pin(&entry->key, hold->token);
+	if (hold_off_us > 0)
+	{
+		(void) lease_row_hold_off(name, hold, hold_off_us);
+		op->hold_off_us = hold_off_us;
+	}
 	return true;
 }
 
 /* Releases a ttl hold: its row goes now, the hold at commit. */
 static bool
-release_ttl(LeaseEntry *entry, const char *name, int64 token)
+release_ttl(LeaseEntry *entry, const char *name, int64 token, int64 hold_off_us)
 {
 	LOCKTAG		fence_lock = lease_lock_fence(&entry->key);
 	LeaseHold	hold;
+	LeaseOp    *op;
 
-	lease_wait_lock(&fence_lock, FENCE_MODE, false, WAIT_FOREVER);
+	lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
 	DEBUG_POINT("lease-before-release");
-	if (standing(entry, token, &hold) != STANDING_CURRENT || !lease_row_delete(name, token))
+	if (lease_standing(entry, token, &hold) != STANDING_CURRENT ||
+		!(hold_off_us > 0 ? lease_row_hold_off(name, &hold, hold_off_us) : lease_row_delete(name, token)))
 		return false;
-	lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token)->hold.scope = LEASE_TTL;
+	op = lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token);
+	op->hold.scope = LEASE_TTL;
+	op->hold_off_us = hold_off_us;
 	return true;
 }
 
 static bool
-release(LeaseEntry *entry, const char *name, int64 token)
+release(LeaseEntry *entry, const char *name, int64 token, int64 hold_off_us)
 {
 	LeaseHold	hold;
 
-	if (standing(entry, token, &hold) != STANDING_CURRENT)
+	if (lease_standing(entry, token, &hold) != STANDING_CURRENT)
 		return false;
-	check_role(&hold, name);
+	lease_check_role(&hold, name);
 	switch (hold.scope)
 	{
 		case LEASE_SESSION:
-			return release_session(entry, name, &hold);
+			return release_session(entry, name, &hold, hold_off_us);
 		case LEASE_TTL:
-			return release_ttl(entry, name, token);
+			return release_ttl(entry, name, token, hold_off_us);
 		default:
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -527,43 +188,6 @@ release(LeaseEntry *entry, const char *name, int64 token)
 					 errhint("Commit or roll back, or acquire it in session scope.")));
 	}
 	return false;
-}
-
-/* Who holds a lease, for a message: its role, and its label if it has one. */
-static const char *
-describe_holder(LeaseEntry *entry, const char *name, const LeaseHold *hold)
-{
-	char	   *role = GetUserNameFromId(hold->role, true);
-	const char *label = hold->scope == LEASE_TTL ? lease_row_holder(name) : lease_note_label(entry);
-
-	if (role == NULL)
-		role = "?";
-	return label != NULL ? psprintf("\"%s\" (role \"%s\")", label, role) : psprintf("role \"%s\"", role);
-}
-
-static void
-raise_not_current(LeaseEntry *entry, const char *name, int64 token, Standing why, const LeaseHold *hold)
-{
-	LeaseHold	now = {0};
-
-	if (entry != NULL)
-		lease_entry_snapshot(entry, &now, NULL);
-	if (why == STANDING_EXPIRED)
-		ereport(ERROR,
-				(errcode(ERRCODE_RV_LEASE_EXPIRED),
-				 errmsg("lease \"%s\" has expired", name),
-				 errdetail("Token %lld is still the newest, but its time ended at %s.",
-						   (long long) token,
-						   timestamptz_to_str(clock_to_timestamp(hold->deadline_us))),
-				 errhint("Stop the work that the lease stood for, and acquire it again.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_RV_STALE_TOKEN),
-			 errmsg("token %lld of lease \"%s\" is not the current one", (long long) token, name),
-			 now.scope == LEASE_FREE ?
-			 errdetail("Nobody holds the lease: it was released or revoked, or its session ended.") :
-			 errdetail("The lease is held by %s since %s, with a newer token.",
-					   describe_holder(entry, name, &now), timestamptz_to_str(now.acquired_at)),
-			 errhint("Stop the work that the lease stood for.")));
 }
 
 /*
@@ -576,14 +200,19 @@ fence(LeaseEntry *entry, const char *name, int64 token)
 {
 	LOCKTAG		fence_lock = lease_lock_fence(&entry->key);
 	LeaseHold	hold = {0};
+	LeaseOp    *mine;
+	bool		shared;
 	Standing	why;
 
-	lease_wait_lock(&fence_lock, FENCE_MODE, false, WAIT_FOREVER);
+	/* which kind of holder a token is never changes; whether it still is one is looked at under F */
+	mine = lease_xact_find(LEASE_OP_ACQUIRE, entry, token);
+	shared = mine != NULL ? mine->hold.shared : lease_holder_find(&entry->key, token, &hold);
+	lease_wait_lock(&fence_lock, shared ? FENCE_BY_SHARED : FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
 	DEBUG_POINT("lease-after-fence-lock");
-	why = standing(entry, token, &hold);
+	why = lease_standing(entry, token, &hold);
 	if (why != STANDING_CURRENT)
-		raise_not_current(entry, name, token, why, &hold);
-	check_role(&hold, name);
+		lease_raise_not_current(entry, name, token, why, &hold);
+	lease_check_role(&hold, name);
 	if (lease_xact_find(LEASE_OP_FENCE, entry, token) == NULL)
 		(void) lease_xact_add(LEASE_OP_FENCE, lease_entry_pin_again(entry), token);
 }
@@ -606,14 +235,14 @@ lease_guard_passes(const char *name)
 
 	lease_key_make(&key, name);
 	op = lease_xact_find_key(LEASE_OP_FENCE, &key);
-	if (op != NULL && (!op->implicit || have_hold_lock(op->entry)))
+	if (op != NULL && (!op->implicit || lease_have_hold_lock(op->entry, HOLD_EXCLUSIVE)))
 		return true;			/* one by fence() stands to the end of the transaction */
 
 	op = lease_xact_find_key(LEASE_OP_ACQUIRE, &key);
 	entry = lease_entry_pin(&key, name, LEASE_PIN_EXISTING);
 	if (entry == NULL)
 		return false;
-	if (op != NULL && op->granted && op->hold.scope != LEASE_TTL)
+	if (op != NULL && op->hold.scope != LEASE_TTL && !op->hold.shared)
 		token = op->hold.token;
 	else
 	{
@@ -621,7 +250,7 @@ lease_guard_passes(const char *name)
 		if (now.scope == LEASE_SESSION && lease_hold_is_mine(&now))
 			token = now.token;
 	}
-	if (token == 0 || !have_hold_lock(entry) ||
+	if (token == 0 || !lease_have_hold_lock(entry, HOLD_EXCLUSIVE) ||
 		lease_xact_find(LEASE_OP_RELEASE, entry, token) != NULL)
 	{
 		lease_entry_unpin(entry);
@@ -630,8 +259,8 @@ lease_guard_passes(const char *name)
 	op = lease_xact_add(LEASE_OP_FENCE, entry, token);
 	op->implicit = true;
 	fence_lock = lease_lock_fence(&key);
-	lease_wait_lock(&fence_lock, FENCE_MODE, false, WAIT_FOREVER);
-	return have_hold_lock(entry);
+	lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
+	return lease_have_hold_lock(entry, HOLD_EXCLUSIVE);
 }
 
 /* Whether this session still holds a session lease with this token. For runners, before each statement. */
@@ -647,10 +276,34 @@ lease_session_holds(const char *name, int64 token)
 	entry = lease_entry_pin(&key, name, LEASE_PIN_EXISTING);
 	if (entry == NULL)
 		return false;
-	holds = standing(entry, token, &hold) == STANDING_CURRENT &&
+	holds = lease_standing(entry, token, &hold) == STANDING_CURRENT &&
 		hold.scope == LEASE_SESSION && lease_hold_is_mine(&hold);
 	lease_entry_unpin(entry);
 	return holds;
+}
+
+/*
+ * The change counter of a name, once it differs from `seen` or at `until_us`;
+ * at once for 0. The entry stays while somebody waits; one that was made anew
+ * since counts as changed.
+ */
+int64
+lease_await_change(const char *name, int64 seen, int64 until_us)
+{
+	LeaseKey	key;
+	LeaseEntry *entry;
+	LeaseOp    *look;
+	int64		number;
+
+	lease_key_make(&key, name);
+	entry = lease_entry_pin(&key, name, LEASE_PIN_CREATE);
+	look = lease_xact_add(LEASE_OP_LOOK, entry, 0);
+	lease_settle(entry, name);
+	if (seen != 0)
+		lease_wait_change(entry, (uint64) seen, until_us);
+	number = (int64) lease_entry_changes(entry);
+	lease_xact_forget(look);
+	return number;
 }
 
 /* Names whose row has lapsed, for the sweep. */
@@ -679,7 +332,8 @@ collect_lapsed(const LeaseRow *row, void *arg)
 		lease_entry_unpin(entry);
 	}
 	/* a guess is enough here: sweep_one() looks again */
-	if (now.scope == LEASE_TTL && !lease_hold_is_live(&now, clock_now_us()))
+	if (lease_hold_has_row(&now) &&
+		(lease_hold_free_from(&now) <= clock_now_us() || lease_hold_lost_its_session(&now, &key)))
 		state->names = lappend(state->names, row->name);
 }
 
@@ -699,15 +353,15 @@ sweep_one(const char *name)
 	fence_lock = lease_lock_fence(&key);
 	if (!lease_wait_lock(&hold_lock, ExclusiveLock, false, 0))
 		return false;
-	if (!lease_wait_lock(&fence_lock, TAKEOVER_MODE, false, 0))
+	if (!lease_wait_lock(&fence_lock, TAKEOVER_EXCLUSIVE, false, 0))
 	{
 		lease_unlock(&hold_lock, ExclusiveLock, false);
 		return false;
 	}
-	look = find_entry(&key, name);
+	look = lease_find_entry(&key, name);
 	if (look == NULL)
 		return false;
-	if (!lease_entry_is_live(look->entry, &now) && now.scope == LEASE_TTL)
+	if (!lease_entry_is_taken(look->entry, &now) && lease_hold_has_row(&now))
 		swept = lease_row_delete(name, now.token);
 	if (swept)
 		lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(look->entry), now.token)->hold.scope = LEASE_TTL;
@@ -721,6 +375,7 @@ lease_purge(void)
 {
 	AcceptInvalidationMessages();	/* the extension may have been made anew */
 	lease_entry_purge(MyDatabaseId, extension_get()->extension);
+	lease_holder_purge(MyDatabaseId);
 }
 
 /*
@@ -745,22 +400,11 @@ lease_sweep(int limit)
 	return swept;
 }
 
-/* For the functions of a name and a token: as find_entry(). NULL: nobody holds the name. */
-static LeaseOp *
-open_name(const LeaseNameToken *arg)
-{
-	LeaseKey	key;
-
-	PreventCommandDuringRecovery(arg->function);
-	lease_key_make(&key, arg->name);
-	return find_entry(&key, arg->name);
-}
-
 /* revenant.renew(): see lease_api.c. The new deadline on the monotonic clock; 0: lost; PG_INT64_MAX: none. */
 int64
 lease_renew(const LeaseNameToken *arg, int64 ttl_us)
 {
-	LeaseOp    *look = open_name(arg);
+	LeaseOp    *look = lease_open_name(arg);
 	int64		deadline_us;
 
 	if (look == NULL)
@@ -770,40 +414,46 @@ lease_renew(const LeaseNameToken *arg, int64 ttl_us)
 	return deadline_us;
 }
 
+/* revenant.renew_all(): the earliest of the new deadlines, as lease_renew(); 0, and none is renewed, if one is lost. */
+int64
+lease_renew_all(const LeaseNameToken *arg, char **names, int count, int64 ttl_us)
+{
+	LeaseNameToken one = *arg;
+	int64		deadline_us = PG_INT64_MAX;
+
+	for (int i = 0; i < count; i++)
+	{
+		one.name = names[i];
+		if (!lease_is_current(&one))
+			return 0;
+	}
+	for (int i = 0; i < count; i++)
+	{
+		one.name = names[i];
+		deadline_us = Min(deadline_us, lease_renew(&one, ttl_us));
+	}
+	return deadline_us;
+}
+
 /* revenant.release(): whether the token's hold ends with this transaction. */
 bool
-lease_release(const LeaseNameToken *arg)
+lease_release(const LeaseNameToken *arg, int64 hold_off_us)
 {
-	LeaseOp    *look = open_name(arg);
+	LeaseOp    *look = lease_open_name(arg);
 	bool		released;
 
 	if (look == NULL)
 		return false;
-	released = release(look->entry, arg->name, arg->token);
+	released = release(look->entry, arg->name, arg->token, hold_off_us);
 	lease_xact_forget(look);
 	return released;
-}
-
-/* revenant.is_current() */
-bool
-lease_is_current(const LeaseNameToken *arg)
-{
-	LeaseOp    *look = open_name(arg);
-	LeaseHold	hold;
-	bool		current;
-
-	if (look == NULL)
-		return false;
-	current = standing(look->entry, arg->token, &hold) == STANDING_CURRENT;
-	lease_xact_forget(look);
-	return current;
 }
 
 /* revenant.fence() */
 void
 lease_fence(const LeaseNameToken *arg)
 {
-	LeaseOp    *look = open_name(arg);
+	LeaseOp    *look = lease_open_name(arg);
 
 	if (look != NULL)
 	{
@@ -811,5 +461,5 @@ lease_fence(const LeaseNameToken *arg)
 		lease_xact_forget(look);
 	}
 	else
-		raise_not_current(NULL, arg->name, arg->token, STANDING_STALE, NULL);
+		lease_raise_not_current(NULL, arg->name, arg->token, STANDING_STALE, NULL);
 }

@@ -8,26 +8,36 @@
 #include "postgres.h"
 
 #include "utils/jsonb.h"
+#include "utils/uuid.h"
 
 #define LEASE_NAME_MAX 512		/* bytes */
+#define LEASE_SET_MAX 1000		/* names */
+#define LEASE_EMPTY_SET "*"		/* the lease that an empty set stands for */
 
 typedef enum LeaseScope
 {
 	LEASE_FREE = 0,
 	LEASE_TTL,
 	LEASE_SESSION,
-	LEASE_XACT
+	LEASE_XACT,
+	LEASE_DELAYED				/* nobody's until its deadline: released with a hold_off */
 } LeaseScope;
 
 /* What a caller asks for. Zero the struct, then set what matters. */
 typedef struct LeaseRequest
 {
 	const char *name;
+	char	  **names;			/* a set, without duplicates, instead of `name`; or NULL */
+	int			count;			/* of the set */
 	const char *function;		/* SQL name of the caller, for messages */
 	LeaseScope	scope;
-	int64		ttl_us;			/* LEASE_TTL only */
+	int64		ttl_us;			/* LEASE_TTL only, as all down to request_id */
+	int64		lock_delay_us;	/* after a lapse nobody gets it for this long */
+	bool		bound;			/* ends with this session, too */
+	const pg_uuid_t *request_id;	/* or NULL: makes a repeat after a lost reply the same request */
 	const char *holder;			/* label, or NULL */
 	Jsonb	   *metadata;		/* or NULL */
+	bool		shared;			/* session and transaction scope only */
 	bool		wait;			/* false: try */
 	int64		wait_us;		/* -1: as long as lock_timeout and statement_timeout allow */
 	bool		trusted;		/* a task's own runner: the name may begin with task/ */
@@ -35,6 +45,7 @@ typedef struct LeaseRequest
 
 /* lease.c */
 extern int64 lease_acquire(const LeaseRequest *request);	/* the token, or 0: not free (in time) */
+extern int64 lease_held_token(const char *name);
 extern bool lease_session_holds(const char *name, int64 token);
 extern int	lease_sweep(int limit); /* within a transaction; how many lapsed rows were removed */
 extern void lease_purge(void);	/* within a transaction */

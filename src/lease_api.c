@@ -11,9 +11,11 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
@@ -21,6 +23,7 @@
 #include "clock.h"
 #include "error.h"
 #include "extension.h"
+#include "guc.h"
 #include "lease.h"
 #include "lease_api.h"
 #include "lease_entry.h"
@@ -50,8 +53,9 @@ lease_name_check(const char *name)
 	return unconstify(char *, name);
 }
 
-static char *
-name_arg(FunctionCallInfo fcinfo, int n)
+/* A lease's name. Raises 22004, 22023. */
+char *
+lease_name_arg(FunctionCallInfo fcinfo, int n)
 {
 	if (PG_ARGISNULL(n))
 		ereport(ERROR,
@@ -61,9 +65,46 @@ name_arg(FunctionCallInfo fcinfo, int n)
 	return lease_name_check(text_to_cstring(PG_GETARG_TEXT_PP(n)));
 }
 
+/*
+ * A set of names; the empty one is the ordinary lease LEASE_EMPTY_SET. Raises
+ * 22004, 22023, 54000.
+ */
+char **
+lease_names_arg(FunctionCallInfo fcinfo, int n, int *count)
+{
+	Datum	   *elements;
+	bool	   *nulls;
+	char	  **names;
+
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the set of lease names must not be null")));
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(n), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, count);
+	if (*count > LEASE_SET_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a set cannot have more than %d lease names", LEASE_SET_MAX),
+				 errdetail("It has %d.", *count),
+				 errhint("Use one lease for what belongs together.")));
+	names = palloc((*count + 1) * sizeof(char *));
+	for (int i = 0; i < *count; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("lease name must not be null"),
+					 errdetail("It is number %d of the set.", i + 1)));
+		names[i] = lease_name_check(TextDatumGetCString(elements[i]));
+	}
+	if (*count == 0)
+		names[(*count)++] = LEASE_EMPTY_SET;
+	return names;
+}
+
 /* A ttl in microseconds; 0 for NULL. */
-static int64
-ttl_arg(FunctionCallInfo fcinfo, int n)
+int64
+lease_ttl_arg(FunctionCallInfo fcinfo, int n)
 {
 	int64		us;
 
@@ -80,8 +121,8 @@ ttl_arg(FunctionCallInfo fcinfo, int n)
 }
 
 /* How long to wait, in microseconds; -1 for NULL: as long as it takes. */
-static int64
-wait_arg(FunctionCallInfo fcinfo, int n)
+int64
+lease_wait_arg(FunctionCallInfo fcinfo, int n)
 {
 	int64		us;
 
@@ -96,8 +137,23 @@ wait_arg(FunctionCallInfo fcinfo, int n)
 	return Min(us, TTL_MAX_US);
 }
 
-static const char *
-holder_arg(FunctionCallInfo fcinfo, int n)
+/* An interval in which nobody gets the lease, in microseconds; not null. */
+static int64
+delay_arg(FunctionCallInfo fcinfo, int n, const char *what)
+{
+	int64		us = lease_interval_us(PG_GETARG_INTERVAL_P(n));
+
+	if (us < 0 || us > TTL_MAX_US)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is out of range", what),
+				 errdetail("It is from 0 to 10 years.")));
+	return us;
+}
+
+/* A label for people. Raises 22023. */
+char *
+lease_holder_arg(FunctionCallInfo fcinfo, int n)
 {
 	char	   *holder;
 
@@ -130,15 +186,6 @@ metadata_arg(FunctionCallInfo fcinfo, int n)
 	return metadata;
 }
 
-static void
-refuse_later(const char *what)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("\"%s\" is not supported yet", what),
-			 errhint("Leave the argument out.")));
-}
-
 static bool
 boolean_arg(FunctionCallInfo fcinfo, int n, const char *what)
 {
@@ -149,43 +196,50 @@ boolean_arg(FunctionCallInfo fcinfo, int n, const char *what)
 	return PG_GETARG_BOOL(n);
 }
 
-/* The arguments that acquire() and try_acquire() have in common. */
-static void
-acquire_args(FunctionCallInfo fcinfo, LeaseRequest *request)
+/* The arguments from ttl to request_id that acquire() and its like have in common; `first` is ttl's number. */
+void
+lease_acquire_args(FunctionCallInfo fcinfo, int first, LeaseRequest *request)
 {
-	request->name = name_arg(fcinfo, 0);
-	request->ttl_us = ttl_arg(fcinfo, 1);
+	int			n = first;
+
+	request->ttl_us = lease_ttl_arg(fcinfo, n++);
 	request->scope = request->ttl_us > 0 ? LEASE_TTL : LEASE_SESSION;
-	request->holder = holder_arg(fcinfo, 2);
-	request->metadata = metadata_arg(fcinfo, 3);
-	if (boolean_arg(fcinfo, 4, "shared"))
-		refuse_later("shared");
-	if (boolean_arg(fcinfo, 5, "bound"))
-		refuse_later("bound");
-	if (PG_ARGISNULL(6))
+	request->holder = lease_holder_arg(fcinfo, n++);
+	request->metadata = metadata_arg(fcinfo, n++);
+	request->shared = boolean_arg(fcinfo, n++, "shared");
+	request->bound = boolean_arg(fcinfo, n++, "bound");
+	if (PG_ARGISNULL(n))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("\"lock_delay\" must not be null")));
-	if (lease_interval_us(PG_GETARG_INTERVAL_P(6)) < 0)
+	request->lock_delay_us = delay_arg(fcinfo, n++, "lock_delay");
+	request->request_id = PG_ARGISNULL(n) ? NULL : PG_GETARG_UUID_P(n);
+	if (request->scope == LEASE_TTL && request->shared)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a lease with a ttl cannot be shared"),
+				 errhint("Use session or transaction scope.")));
+	if (request->scope != LEASE_TTL && (request->bound || request->lock_delay_us > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("lock_delay must not be negative")));
-	if (lease_interval_us(PG_GETARG_INTERVAL_P(6)) > 0)
-		refuse_later("lock_delay");
-	if (!PG_ARGISNULL(7))
-		refuse_later("request_id");
+				 errmsg("\"%s\" needs a ttl", request->bound ? "bound" : "lock_delay"),
+				 errdetail("A lease without a ttl ends with its session anyway, and never lapses.")));
+	if (request->scope == LEASE_SESSION && !guc_session_leases)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("this role cannot hold leases in session scope"),
+				 errdetail("revenant.session_leases is off, because the connection comes through a pooler."),
+				 errhint("Use a ttl (acquire(name, ttl => '30 s')), or transaction scope (acquire_xact).")));
 }
 
 /* The same of the _xact functions. */
 static void
 acquire_xact_args(FunctionCallInfo fcinfo, LeaseRequest *request)
 {
-	request->name = name_arg(fcinfo, 0);
 	request->scope = LEASE_XACT;
-	request->holder = holder_arg(fcinfo, 1);
+	request->holder = lease_holder_arg(fcinfo, 1);
 	request->metadata = metadata_arg(fcinfo, 2);
-	if (boolean_arg(fcinfo, 3, "shared"))
-		refuse_later("shared");
+	request->shared = boolean_arg(fcinfo, 3, "shared");
 }
 
 static Datum
@@ -208,7 +262,8 @@ SQL_FUNCTION(revenant_try_acquire)
 {
 	LeaseRequest request = {.function = "revenant.try_acquire()"};
 
-	acquire_args(fcinfo, &request);
+	request.name = lease_name_arg(fcinfo, 0);
+	lease_acquire_args(fcinfo, 1, &request);
 	return acquire_result(fcinfo, &request);
 }
 
@@ -217,8 +272,9 @@ SQL_FUNCTION(revenant_acquire)
 {
 	LeaseRequest request = {.function = "revenant.acquire()",.wait = true};
 
-	acquire_args(fcinfo, &request);
-	request.wait_us = wait_arg(fcinfo, 8);
+	request.name = lease_name_arg(fcinfo, 0);
+	lease_acquire_args(fcinfo, 1, &request);
+	request.wait_us = lease_wait_arg(fcinfo, 8);
 	return acquire_result(fcinfo, &request);
 }
 
@@ -227,6 +283,7 @@ SQL_FUNCTION(revenant_try_acquire_xact)
 {
 	LeaseRequest request = {.function = "revenant.try_acquire_xact()"};
 
+	request.name = lease_name_arg(fcinfo, 0);
 	acquire_xact_args(fcinfo, &request);
 	return acquire_result(fcinfo, &request);
 }
@@ -236,16 +293,59 @@ SQL_FUNCTION(revenant_acquire_xact)
 {
 	LeaseRequest request = {.function = "revenant.acquire_xact()",.wait = true};
 
+	request.name = lease_name_arg(fcinfo, 0);
 	acquire_xact_args(fcinfo, &request);
-	request.wait_us = wait_arg(fcinfo, 4);
+	request.wait_us = lease_wait_arg(fcinfo, 4);
+	return acquire_result(fcinfo, &request);
+}
+
+/* revenant.try_acquire_all(leases, …): a set of names, all or none, by one token. */
+SQL_FUNCTION(revenant_try_acquire_all)
+{
+	LeaseRequest request = {.function = "revenant.try_acquire_all()"};
+
+	request.names = lease_names_arg(fcinfo, 0, &request.count);
+	lease_acquire_args(fcinfo, 1, &request);
+	return acquire_result(fcinfo, &request);
+}
+
+/* revenant.acquire_all(leases, …, wait) */
+SQL_FUNCTION(revenant_acquire_all)
+{
+	LeaseRequest request = {.function = "revenant.acquire_all()",.wait = true};
+
+	request.names = lease_names_arg(fcinfo, 0, &request.count);
+	lease_acquire_args(fcinfo, 1, &request);
+	request.wait_us = lease_wait_arg(fcinfo, 8);
+	return acquire_result(fcinfo, &request);
+}
+
+/* revenant.try_acquire_all_xact(leases, holder, metadata, shared) */
+SQL_FUNCTION(revenant_try_acquire_all_xact)
+{
+	LeaseRequest request = {.function = "revenant.try_acquire_all_xact()"};
+
+	request.names = lease_names_arg(fcinfo, 0, &request.count);
+	acquire_xact_args(fcinfo, &request);
+	return acquire_result(fcinfo, &request);
+}
+
+/* revenant.acquire_all_xact(leases, …, wait) */
+SQL_FUNCTION(revenant_acquire_all_xact)
+{
+	LeaseRequest request = {.function = "revenant.acquire_all_xact()",.wait = true};
+
+	request.names = lease_names_arg(fcinfo, 0, &request.count);
+	acquire_xact_args(fcinfo, &request);
+	request.wait_us = lease_wait_arg(fcinfo, 4);
 	return acquire_result(fcinfo, &request);
 }
 
 /* lease, token: false when the token is null, so that it is a lost one. */
-static bool
-name_token_args(FunctionCallInfo fcinfo, LeaseNameToken *arg)
+bool
+lease_name_token_args(FunctionCallInfo fcinfo, LeaseNameToken *arg)
 {
-	arg->name = name_arg(fcinfo, 0);
+	arg->name = lease_name_arg(fcinfo, 0);
 	arg->token = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1);
 	PreventCommandDuringRecovery(arg->function);
 	return arg->token > 0;
@@ -260,8 +360,8 @@ name_token_args(FunctionCallInfo fcinfo, LeaseNameToken *arg)
 SQL_FUNCTION(revenant_renew)
 {
 	LeaseNameToken arg = {.function = "revenant.renew()"};
-	bool		token = name_token_args(fcinfo, &arg);
-	int64		ttl_us = ttl_arg(fcinfo, 2);
+	bool		token = lease_name_token_args(fcinfo, &arg);
+	int64		ttl_us = lease_ttl_arg(fcinfo, 2);
 	int64		deadline_us;
 
 	PreventCommandIfReadOnly(arg.function);
@@ -269,6 +369,48 @@ SQL_FUNCTION(revenant_renew)
 	if (deadline_us == 0)
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(deadline_us == PG_INT64_MAX ? DT_NOEND : clock_to_timestamp(deadline_us));
+}
+
+/* A set and a token; NULL when the token is null. */
+static char **
+names_token_args(FunctionCallInfo fcinfo, LeaseNameToken *arg, int *count)
+{
+	char	  **names = lease_names_arg(fcinfo, 0, count);
+
+	PreventCommandDuringRecovery(arg->function);
+	PreventCommandIfReadOnly(arg->function);
+	arg->token = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1);
+	return arg->token > 0 ? names : NULL;
+}
+
+/* revenant.renew_all(leases, token, ttl): the earliest new deadline; NULL, and none is renewed, if one is lost. */
+SQL_FUNCTION(revenant_renew_all)
+{
+	LeaseNameToken arg = {.function = "revenant.renew_all()"};
+	int			count;
+	char	  **names = names_token_args(fcinfo, &arg, &count);
+	int64		ttl_us = lease_ttl_arg(fcinfo, 2);
+	int64		deadline_us = names == NULL ? 0 : lease_renew_all(&arg, names, count, ttl_us);
+
+	if (deadline_us == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(deadline_us == PG_INT64_MAX ? DT_NOEND : clock_to_timestamp(deadline_us));
+}
+
+/* revenant.release_all(leases, token): how many of them were released. */
+SQL_FUNCTION(revenant_release_all)
+{
+	LeaseNameToken arg = {.function = "revenant.release_all()"};
+	int			count;
+	char	  **names = names_token_args(fcinfo, &arg, &count);
+	int			released = 0;
+
+	for (int i = 0; names != NULL && i < count; i++)
+	{
+		arg.name = names[i];
+		released += lease_release(&arg, 0);
+	}
+	PG_RETURN_INT32(released);
 }
 
 /*
@@ -281,21 +423,13 @@ SQL_FUNCTION(revenant_renew)
 SQL_FUNCTION(revenant_release)
 {
 	LeaseNameToken arg = {.function = "revenant.release()"};
-	bool		token = name_token_args(fcinfo, &arg);
+	bool		token = lease_name_token_args(fcinfo, &arg);
+	int64		hold_off_us = 0;
 
 	PreventCommandIfReadOnly(arg.function);
 	if (!PG_ARGISNULL(2))
-	{
-		int64		hold_off = lease_interval_us(PG_GETARG_INTERVAL_P(2));
-
-		if (hold_off < 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("hold_off must not be negative")));
-		if (hold_off > 0)
-			refuse_later("hold_off");
-	}
-	PG_RETURN_BOOL(token && lease_release(&arg));
+		hold_off_us = delay_arg(fcinfo, 2, "hold_off");
+	PG_RETURN_BOOL(token && lease_release(&arg, hold_off_us));
 }
 
 /* revenant.is_current(lease, token): whether the token is the current one and its time is not over. */
@@ -303,7 +437,7 @@ SQL_FUNCTION(revenant_is_current)
 {
 	LeaseNameToken arg = {.function = "revenant.is_current()"};
 
-	PG_RETURN_BOOL(name_token_args(fcinfo, &arg) && lease_is_current(&arg));
+	PG_RETURN_BOOL(lease_name_token_args(fcinfo, &arg) && lease_is_current(&arg));
 }
 
 /*
@@ -316,7 +450,7 @@ SQL_FUNCTION(revenant_fence)
 {
 	LeaseNameToken arg = {.function = "revenant.fence()"};
 
-	if (!name_token_args(fcinfo, &arg))
+	if (!lease_name_token_args(fcinfo, &arg))
 		ereport(ERROR,
 				(errcode(ERRCODE_RV_STALE_TOKEN),
 				 PG_ARGISNULL(1) ?
@@ -326,4 +460,21 @@ SQL_FUNCTION(revenant_fence)
 				 errhint("Stop the work that the lease stood for.")));
 	lease_fence(&arg);
 	PG_RETURN_VOID();
+}
+
+/*
+ * revenant.held_token(lease)
+ *
+ * The token by which this session or transaction holds the lease, or NULL. Not
+ * of ttl leases, which belong to no session. Raises 22004, 22023, 25006.
+ */
+SQL_FUNCTION(revenant_held_token)
+{
+	int64		token;
+
+	PreventCommandDuringRecovery("revenant.held_token()");
+	token = lease_held_token(lease_name_arg(fcinfo, 0));
+	if (token == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(token);
 }

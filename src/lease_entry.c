@@ -35,7 +35,9 @@
 #include "digest.h"
 #include "extension.h"
 #include "guc.h"
+#include "lease_bound.h"
 #include "lease_entry.h"
+#include "lease_holder.h"
 #include "lease_note.h"
 #include "locktag.h"
 #include "shmem.h"
@@ -135,6 +137,84 @@ lease_lock_fence(const LeaseKey *key)
 	return lock_of(LOCK_FENCE, key);
 }
 
+/* B: sessions whose end ends a hold of the name. Shared: an older one may not have noticed its lapse. */
+LOCKTAG
+lease_lock_bound(const LeaseKey *key)
+{
+	return lock_of(LOCK_BOUND, key);
+}
+
+/* The number of the latest change of any name; it begins with the time, so that it never repeats. */
+static pg_atomic_uint64 *all_changes = NULL;
+
+/* What this file needs in the fixed segment, in bytes. */
+Size
+lease_entry_shmem_size(void)
+{
+	return sizeof(pg_atomic_uint64);
+}
+
+/* Called by shmem.c at every start of shared memory. */
+void
+lease_entry_shmem_init(void *place, bool found)
+{
+	all_changes = place;
+	if (!found)
+		pg_atomic_init_u64(all_changes, (uint64) GetCurrentTimestamp());
+}
+
+/* Gives the entry a new number, and wakes who sleeps for a change. Never raises. */
+void
+lease_entry_note_change(LeaseEntry *entry)
+{
+	uint64		number = pg_atomic_add_fetch_u64(all_changes, 1);
+
+	SpinLockAcquire(&entry->mutex);
+	entry->changes = Max(entry->changes, number);
+	SpinLockRelease(&entry->mutex);
+	ConditionVariableBroadcast(&entry->changed);
+}
+
+/*
+ * A ttl hold that is over by its time or with its session, and a session's that
+ * is gone, end without anybody doing anything: whoever looks here first counts
+ * that as a change, once for each token.
+ */
+void
+lease_entry_note_end(LeaseEntry *entry)
+{
+	LOCKTAG		tag = lease_lock_hold(&entry->key);
+	LeaseHold	now;
+	bool		over;
+	bool		first = false;
+
+	over = !lease_entry_is_taken(entry, &now) && lease_hold_has_row(&now);
+	over = over || (now.scope == LEASE_SESSION && !lease_hold_has_lock(&now, &tag, ExclusiveLock));
+	if (!over)
+		return;
+	SpinLockAcquire(&entry->mutex);
+	if (entry->now.token == now.token && entry->noted_end != now.token)
+	{
+		entry->noted_end = now.token;
+		first = true;
+	}
+	SpinLockRelease(&entry->mutex);
+	if (first)
+		lease_entry_note_change(entry);
+}
+
+/* The entry's number: another one after each change. */
+uint64
+lease_entry_changes(LeaseEntry *entry)
+{
+	uint64		number;
+
+	SpinLockAcquire(&entry->mutex);
+	number = entry->changes;
+	SpinLockRelease(&entry->mutex);
+	return number;
+}
+
 static void
 entry_init(LeaseEntry *entry, const char *name, dsa_pointer name_place)
 {
@@ -144,6 +224,8 @@ entry_init(LeaseEntry *entry, const char *name, dsa_pointer name_place)
 	entry->name_len = strlen(name);
 	entry->name = name_place;
 	ConditionVariableInit(&entry->changed);
+	entry->changes = pg_atomic_add_fetch_u64(all_changes, 1);
+	entry->noted_end = 0;
 	memset(&entry->now, 0, sizeof(entry->now));
 	memset(&entry->next, 0, sizeof(entry->next));
 }
@@ -185,6 +267,7 @@ lease_entry_need_room(Size bytes)
 	{
 		purged_us = clock_now_us();
 		lease_entry_purge(MyDatabaseId, extension_get()->extension);
+		lease_holder_purge(MyDatabaseId);
 	}
 	if (!shmem_has_room(bytes))
 		raise_no_room();
@@ -302,6 +385,8 @@ lease_entry_reap(void)
 	dshash_table *table = shmem_table(SHARED_LEASES);
 
 	lease_note_free_discarded();
+	lease_holder_reap();
+	lease_bound_reap();
 	while (nretired > KEEP_FREE)
 	{
 		LeaseKey	key = retired[0];
@@ -373,6 +458,7 @@ void
 lease_forget_database(Oid database)
 {
 	lease_entry_purge(database, InvalidOid);
+	lease_holder_purge(database);
 }
 
 /* The name of an entry that is pinned or locked, palloc'd. */
@@ -410,6 +496,51 @@ lease_entry_is_live(LeaseEntry *entry, LeaseHold *now)
 	return live;
 }
 
+/*
+ * From when on somebody else may get the name, as far as clocks say: 0 for now.
+ * A session that lost a bound hold released it, so no lock_delay follows; that
+ * is lease_hold_lost_its_session()'s to say.
+ */
+int64
+lease_hold_free_from(const LeaseHold *hold)
+{
+	switch (hold->scope)
+	{
+		case LEASE_TTL:
+			return hold->deadline_us == 0 ? 0 : hold->deadline_us + hold->lock_delay_us;
+		case LEASE_DELAYED:
+			return hold->deadline_us;
+		default:
+			return 0;
+	}
+}
+
+/* Whether a bound hold is over because its session is, or gave B up. */
+bool
+lease_hold_lost_its_session(const LeaseHold *hold, const LeaseKey *key)
+{
+	LOCKTAG		tag = lease_lock_bound(key);
+
+	return hold->scope == LEASE_TTL && hold->bound && !lease_hold_has_lock(hold, &tag, ShareLock);
+}
+
+/*
+ * Reads the committed hold, and says whether the name is still somebody's, or
+ * nobody's for a while: who has H waits for that to end. The clock is read under
+ * the mutex, as for lease_entry_is_live().
+ */
+bool
+lease_entry_is_taken(LeaseEntry *entry, LeaseHold *now)
+{
+	bool		taken;
+
+	SpinLockAcquire(&entry->mutex);
+	*now = entry->now;
+	taken = lease_hold_free_from(now) > clock_now_us();
+	SpinLockRelease(&entry->mutex);
+	return taken && !lease_hold_lost_its_session(now, &entry->key);
+}
+
 /* How many session holds of this database are this process's and stand. Reads the whole table. */
 int
 lease_entry_count_mine(void)
@@ -433,21 +564,30 @@ lease_entry_count_mine(void)
 	return count;
 }
 
-/* Frees the committed hold if it still is the one of this token, and wakes who sleeps for that. Never raises. */
+/*
+ * Frees the committed hold if it still is the one of this token, and wakes who
+ * sleeps for that. With `delayed_until_us` nobody gets the name before. Never raises.
+ */
 void
-lease_entry_set_free(LeaseEntry *entry, int64 token)
+lease_entry_set_free(LeaseEntry *entry, int64 token, int64 delayed_until_us)
 {
 	dsa_pointer note = InvalidDsaPointer;
 
 	SpinLockAcquire(&entry->mutex);
-	if (entry->now.token == token)
+	if (entry->now.token == token || (delayed_until_us != 0 && entry->now.scope == LEASE_FREE))
 	{
 		note = entry->now.note;
 		memset(&entry->now, 0, sizeof(entry->now));
+		if (delayed_until_us != 0)
+		{
+			entry->now.scope = LEASE_DELAYED;
+			entry->now.token = token;	/* the row's */
+			entry->now.deadline_us = delayed_until_us;
+		}
 	}
 	SpinLockRelease(&entry->mutex);
 	lease_note_discard(&entry->key, note);
-	ConditionVariableBroadcast(&entry->changed);
+	lease_entry_note_change(entry);
 }
 
 /*
@@ -460,10 +600,13 @@ lease_hold_has_lock(const LeaseHold *hold, const LOCKTAG *tag, LOCKMODE mode)
 {
 	uint32		hashcode = LockTagHashCode(tag);
 	LWLock	   *partition = LockHashPartitionLock(hashcode);
-	PGPROC	   *proc = GetPGProcByNumber(hold->procno);
+	PGPROC	   *proc;
 	bool		held = false;
 
-	if (hold->pid == 0 || proc->pid != hold->pid)
+	if (hold->pid == 0 || hold->procno < 0)
+		return false;			/* read from a row */
+	proc = GetPGProcByNumber(hold->procno);
+	if (proc->pid != hold->pid)
 		return false;
 	LWLockAcquire(partition, LW_SHARED);
 	COMPAT_FOREACH_PROCLOCK(proclock, proc, LockHashPartition(hashcode))

@@ -29,13 +29,17 @@ typedef struct LeaseHold
 {
 	int64		token;
 	int64		ttl_us;			/* LEASE_TTL: as the row has it */
-	int64		deadline_us;	/* LEASE_TTL: on the monotonic clock */
+	int64		deadline_us;	/* LEASE_TTL, LEASE_DELAYED: on the monotonic clock */
+	int64		lock_delay_us;	/* LEASE_TTL: for how long nobody gets it after a lapse */
 	TimestampTz acquired_at;
 	dsa_pointer note;			/* LeaseNote of a session or transaction holder; a ttl holder's is in its row */
 	Oid			role;
 	int			procno;			/* session, transaction: the holder's PGPROC ... */
 	int			pid;			/* ... and process; of a ttl holder the one that acquired */
 	uint8		scope;			/* LeaseScope; LEASE_FREE: no hold */
+	bool		bound;			/* LEASE_TTL: ends with its session, which has B */
+	bool		shared;			/* session, transaction: one of several, by a token of its own */
+	uint16		set_size;		/* of the set of names that was acquired with this token */
 } LeaseHold;
 
 /*
@@ -50,7 +54,9 @@ typedef struct LeaseEntry
 	bool		settled;		/* `now` says what the row says; false: nobody has looked yet */
 	uint16		name_len;
 	dsa_pointer name;
-	ConditionVariable changed;	/* who sleeps for the end of a ttl hold */
+	ConditionVariable changed;	/* who sleeps for the end of a ttl hold, or for any change */
+	uint64		changes;		/* another number after each change */
+	int64		noted_end;		/* the token whose end by itself was counted as a change */
 	LeaseHold	now;			/* the hold that is committed */
 	LeaseHold	next;			/* of a transaction that has not ended yet */
 } LeaseEntry;
@@ -60,6 +66,9 @@ extern const dshash_parameters *lease_entry_params(void);
 extern void lease_key_make(LeaseKey *key, const char *name);
 extern LOCKTAG lease_lock_hold(const LeaseKey *key);
 extern LOCKTAG lease_lock_fence(const LeaseKey *key);
+extern LOCKTAG lease_lock_bound(const LeaseKey *key);
+extern Size lease_entry_shmem_size(void);
+extern void lease_entry_shmem_init(void *place, bool found);
 
 /* How to look for an entry: as it is, made for a new lease, or made for one that has a row */
 typedef enum LeasePin
@@ -81,12 +90,25 @@ extern dsa_pointer lease_entry_allocate(Size size);
 
 extern void lease_entry_snapshot(LeaseEntry *entry, LeaseHold *now, LeaseHold *next);
 extern bool lease_entry_is_live(LeaseEntry *entry, LeaseHold *now);
+extern bool lease_entry_is_taken(LeaseEntry *entry, LeaseHold *now);
+extern int64 lease_hold_free_from(const LeaseHold *hold);
+extern bool lease_hold_lost_its_session(const LeaseHold *hold, const LeaseKey *key);
+extern void lease_entry_note_change(LeaseEntry *entry);
+extern void lease_entry_note_end(LeaseEntry *entry);
+extern uint64 lease_entry_changes(LeaseEntry *entry);
 extern int	lease_entry_count_mine(void);
-extern void lease_entry_set_free(LeaseEntry *entry, int64 token);
+extern void lease_entry_set_free(LeaseEntry *entry, int64 token, int64 delayed_until_us);
 extern bool lease_hold_has_lock(const LeaseHold *hold, const LOCKTAG *tag, LOCKMODE mode);
 extern bool lease_hold_is_mine(const LeaseHold *hold);
 
 extern int64 lease_interval_us(const Interval *span);
+
+/* Whether the name has a row of revenant.lease, for this hold. */
+static inline bool
+lease_hold_has_row(const LeaseHold *hold)
+{
+	return hold->scope == LEASE_TTL || hold->scope == LEASE_DELAYED;
+}
 
 static inline bool
 lease_hold_is_live(const LeaseHold *hold, int64 now_us)

@@ -26,6 +26,7 @@
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
+#include "utils/uuid.h"
 
 #include "clock.h"
 #include "extension.h"
@@ -84,6 +85,7 @@ static void
 hold_from_row(HeapTuple tuple, TupleDesc desc, LeaseHold *hold)
 {
 	bool		isnull;
+	int64		hold_off_us;
 
 	memset(hold, 0, sizeof(*hold));
 	hold->scope = LEASE_TTL;
@@ -91,16 +93,22 @@ hold_from_row(HeapTuple tuple, TupleDesc desc, LeaseHold *hold)
 	hold->role = (Oid) bigint_column(tuple, desc, LEASE_ROW_ROLE_OID);
 	hold->pid = DatumGetInt32(column(tuple, desc, LEASE_ROW_PID, &isnull));
 	hold->ttl_us = interval_column(tuple, desc, LEASE_ROW_TTL);
+	hold->lock_delay_us = interval_column(tuple, desc, LEASE_ROW_LOCK_DELAY);
+	hold_off_us = interval_column(tuple, desc, LEASE_ROW_HOLD_OFF);
+	if (hold_off_us > 0)
+		hold->scope = LEASE_DELAYED;
 	hold->acquired_at = DatumGetTimestampTz(column(tuple, desc, LEASE_ROW_ACQUIRED_AT, &isnull));
 	hold->procno = -1;
 	if ((uint64) bigint_column(tuple, desc, LEASE_ROW_SYSTEM_IDENTIFIER) != GetSystemIdentifier() ||
 		(Oid) bigint_column(tuple, desc, LEASE_ROW_DATABASE_OID) != MyDatabaseId)
 		hold->deadline_us = 0;
 	else if (RecoveryInProgress())
-		hold->deadline_us = PG_INT64_MAX;
+		hold->deadline_us = PG_INT64_MAX / 2;
+	else if (hold->scope == LEASE_DELAYED)
+		hold->deadline_us = clock_writable_since_us() + hold_off_us;
 	else
-		hold->deadline_us = clock_writable_since_us() + hold->ttl_us +
-			interval_column(tuple, desc, LEASE_ROW_LOCK_DELAY);
+		hold->deadline_us = clock_writable_since_us() + hold->ttl_us;
+	hold->bound = false;		/* its session was another server's, or another life's: time alone ends it */
 }
 
 /*
@@ -150,6 +158,7 @@ lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *req
 	Datum		values[LEASE_ROW_COLUMNS] = {0};
 	bool		nulls[LEASE_ROW_COLUMNS] = {false};
 	bool		replace[LEASE_ROW_COLUMNS];
+	char	   *role = GetUserNameFromId(hold->role, true);
 
 #define SET(col, value) (values[(col) - 1] = (value))
 #define SET_NULL(col) (nulls[(col) - 1] = true)
@@ -159,19 +168,22 @@ lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *req
 		SET(LEASE_ROW_HOLDER, CStringGetTextDatum(request->holder));
 	else
 		SET_NULL(LEASE_ROW_HOLDER);
-	SET(LEASE_ROW_ROLE, CStringGetTextDatum(GetUserNameFromId(hold->role, false)));
+	SET(LEASE_ROW_ROLE, CStringGetTextDatum(role != NULL ? role : "?"));
 	SET(LEASE_ROW_ROLE_OID, Int64GetDatum((int64) hold->role));
 	SET(LEASE_ROW_PID, Int32GetDatum(hold->pid));
 	SET(LEASE_ROW_TTL, interval_datum(hold->ttl_us));
-	SET(LEASE_ROW_BOUND, BoolGetDatum(false));
-	SET(LEASE_ROW_LOCK_DELAY, interval_datum(0));
+	SET(LEASE_ROW_BOUND, BoolGetDatum(hold->bound));
+	SET(LEASE_ROW_LOCK_DELAY, interval_datum(hold->lock_delay_us));
 	SET_NULL(LEASE_ROW_HOLD_OFF);
 	if (request->metadata)
 		SET(LEASE_ROW_METADATA, JsonbPGetDatum(request->metadata));
 	else
 		SET_NULL(LEASE_ROW_METADATA);
 	SET(LEASE_ROW_ACQUIRED_AT, TimestampTzGetDatum(hold->acquired_at));
-	SET_NULL(LEASE_ROW_REQUEST_ID);
+	if (request->request_id)
+		SET(LEASE_ROW_REQUEST_ID, UUIDPGetDatum(request->request_id));
+	else
+		SET_NULL(LEASE_ROW_REQUEST_ID);
 	SET(LEASE_ROW_SYSTEM_IDENTIFIER, Int64GetDatum((int64) GetSystemIdentifier()));
 	SET(LEASE_ROW_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
 #undef SET
@@ -228,9 +240,53 @@ lease_row_delete(const char *name, int64 token)
 	return deleted;
 }
 
-/* Raises the ttl of a name's row to at least `ttl_us`. Otherwise as lease_row_delete(). */
+/*
+ * Whether the row of a name is of this very request: same id, same role. Its
+ * token then. The caller has F, so no grant is being committed, or H.
+ */
 bool
-lease_row_lengthen(const char *name, int64 token, int64 ttl_us)
+lease_row_is_request(const char *name, const LeaseRequest *request, int64 *token)
+{
+	const Extension *extension = extension_get();
+	Relation	rel = table_open(extension->lease, AccessShareLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+	HeapTuple	tuple = row_find_locked(rel, extension->lease_pkey, name);
+	bool		same = false;
+
+	if (tuple != NULL)
+	{
+		bool		isnull;
+		Datum		id = column(tuple, desc, LEASE_ROW_REQUEST_ID, &isnull);
+
+		same = !isnull && memcmp(DatumGetUUIDP(id), request->request_id, sizeof(pg_uuid_t)) == 0 &&
+			(Oid) bigint_column(tuple, desc, LEASE_ROW_ROLE_OID) == GetUserId();
+		if (same)
+			*token = bigint_column(tuple, desc, LEASE_ROW_TOKEN);
+	}
+	table_close(rel, AccessShareLock);
+	return same;
+}
+
+/* The same without waiting: false, too, when somebody else is at the row. */
+bool
+lease_row_delete_if_idle(const char *name, int64 token)
+{
+	Relation	rel = table_open(extension_get()->lease, RowExclusiveLock);
+	HeapTuple	tuple = find_for_write(rel, name, token);
+	bool		deleted = tuple != NULL && row_try_lock(rel, tuple) == ROW_LOCKED && row_delete(rel, tuple);
+
+	table_close(rel, NoLock);
+	if (deleted)
+	{
+		CommandCounterIncrement();
+		ForceSyncCommit();
+	}
+	return deleted;
+}
+
+/* Sets an interval of the row of a name's hold. Otherwise as lease_row_delete(). */
+static bool
+set_interval(const char *name, int64 token, int number, int64 us, bool keep_longer)
 {
 	Relation	rel = table_open(extension_get()->lease, RowExclusiveLock);
 	Datum		values[LEASE_ROW_COLUMNS] = {0};
@@ -243,16 +299,37 @@ lease_row_lengthen(const char *name, int64 token, int64 ttl_us)
 		locked = row_lock(rel, tuple);
 	if (locked)
 	{
-		int64		present = interval_column(tuple, RelationGetDescr(rel), LEASE_ROW_TTL);
+		int64		present = interval_column(tuple, RelationGetDescr(rel), number);
 
-		values[LEASE_ROW_TTL - 1] = interval_datum(Max(present, ttl_us));
-		replace[LEASE_ROW_TTL - 1] = true;
+		values[number - 1] = interval_datum(keep_longer ? Max(present, us) : us);
+		replace[number - 1] = true;
 		row_update(rel, tuple, values, nulls, replace);
 		CommandCounterIncrement();
 		ForceSyncCommit();
 	}
 	table_close(rel, NoLock);
 	return locked;
+}
+
+/* Raises the ttl of a name's row to at least `ttl_us`. Otherwise as lease_row_delete(). */
+bool
+lease_row_lengthen(const char *name, int64 token, int64 ttl_us)
+{
+	return set_interval(name, token, LEASE_ROW_TTL, ttl_us, true);
+}
+
+/*
+ * Makes the row of a hold that is released one that only keeps the name free
+ * for `hold_off_us`; a session's hold has no row yet. Otherwise as lease_row_delete().
+ */
+bool
+lease_row_hold_off(const char *name, const LeaseHold *hold, int64 hold_off_us)
+{
+	LeaseRequest nothing = {.name = name};
+
+	if (hold->scope != LEASE_TTL)
+		lease_row_write(name, hold, &nothing, false);
+	return set_interval(name, hold->token, LEASE_ROW_HOLD_OFF, hold_off_us, false);
 }
 
 typedef struct VisitState

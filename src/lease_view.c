@@ -26,8 +26,10 @@
 #include "compat.h"
 #include "extension.h"
 #include "lease_entry.h"
+#include "lease_holder.h"
 #include "lease_note.h"
 #include "lease_row.h"
+#include "lease_standing.h"
 #include "locktag.h"
 #include "shmem.h"
 
@@ -86,7 +88,8 @@ count_crowds(void)
 			crowd->holding += lock->holdMask != 0;
 		}
 		else
-			crowd->fenced += (lock->holdMask & LOCKBIT_ON(RowExclusiveLock)) != 0;
+			crowd->fenced += (lock->holdMask &
+							  (LOCKBIT_ON(FENCE_BY_EXCLUSIVE) | LOCKBIT_ON(FENCE_BY_SHARED))) != 0;
 	}
 	return crowds;
 }
@@ -121,7 +124,7 @@ put_row(Output *output, const char *name, const LeaseHold *hold, const char *rol
 	else
 		nulls[COL_ROLE] = true;
 	values[COL_PID] = Int32GetDatum(hold->pid);
-	values[COL_SHARED] = BoolGetDatum(false);
+	values[COL_SHARED] = BoolGetDatum(hold->shared);
 	values[COL_BOUND] = BoolGetDatum(bound);
 	values[COL_ACQUIRED_AT] = TimestampTzGetDatum(hold->acquired_at);
 	nulls[COL_TTL] = nulls[COL_DEADLINE] = nulls[COL_REMAINING] = true;
@@ -167,14 +170,14 @@ put_ttl(const LeaseRow *row, void *arg)
 		lease_entry_snapshot(entry, &now, NULL);
 		if (now.token == hold.token)
 		{
-			hold.deadline_us = now.deadline_us;
-			hold.ttl_us = now.ttl_us;
+			hold = now;
 		}
 		else if (entry->settled)
 			hold.deadline_us = 0;	/* being taken over or released */
 		lease_entry_unpin(entry);
 	}
-	if (lease_hold_is_live(&hold, clock_now_us()))
+	if (lease_hold_is_live(&hold, clock_now_us()) &&
+		(RecoveryInProgress() || !lease_hold_lost_its_session(&hold, &key)))
 		put_row(arg, row->name, &hold, row->role, row->holder, row->metadata, row->bound);
 }
 
@@ -220,6 +223,18 @@ copy_process_holds(void)
 	return copies;
 }
 
+static void
+copy_shared_hold(const LeaseHolder *holder, void *arg)
+{
+	List	  **copies = arg;
+	Copy	   *copy = palloc(sizeof(Copy));
+
+	copy->name = pnstrdup(dsa_get_address(shmem_area(), holder->name), holder->name_len);
+	copy->hold = holder->hold;
+	lease_note_read(holder->hold.note, &copy->holder, &copy->metadata);
+	*copies = lappend(*copies, copy);
+}
+
 /*
  * revenant._leases(): the rows of revenant.leases. Takes each partition of the
  * table of leases in turn, the lock manager's all at once as pg_locks does.
@@ -227,6 +242,7 @@ copy_process_holds(void)
 SQL_FUNCTION(revenant_leases)
 {
 	Output		output;
+	List	   *copies;
 	ListCell   *cell;
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -235,7 +251,9 @@ SQL_FUNCTION(revenant_leases)
 	output.admin = extension_role_is_admin(GetUserId());
 
 	lease_row_visit(true, put_ttl, &output);
-	foreach(cell, copy_process_holds())
+	copies = copy_process_holds();
+	lease_holder_visit(copy_shared_hold, &copies);
+	foreach(cell, copies)
 	{
 		Copy	   *copy = lfirst(cell);
 

@@ -36,6 +36,9 @@
 #include "lease_wait.h"
 #include "locktag.h"
 
+/* How often who sleeps for a bound hold looks whether its session is still there. */
+#define BOUND_LOOK_US (20 * US_PER_MS)
+
 /*
  * Takes or gives back a lock at transaction level as the transaction's own:
  * not as the portal's that runs this statement, since a lock that was taken in a
@@ -142,9 +145,9 @@ lease_wait_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 	}
 }
 
-/* The processes that hold a lock. */
-static int
-holders_of(const LOCKTAG *tag, int *pids, int max)
+/* The other processes that hold a lock. Reads the whole lock table, as pg_locks does. */
+int
+lease_wait_holders(const LOCKTAG *tag, int *pids, int max)
 {
 	LockData   *locks = GetLockStatusData();
 	int			n = 0;
@@ -153,7 +156,7 @@ holders_of(const LOCKTAG *tag, int *pids, int max)
 	{
 		LockInstanceData *lock = &locks->locks[i];
 
-		if (lock->holdMask != 0 && memcmp(&lock->locktag, tag, sizeof(LOCKTAG)) == 0 &&
+		if (lock->pid > 0 && lock->holdMask != 0 && memcmp(&lock->locktag, tag, sizeof(LOCKTAG)) == 0 &&
 			lock->pid != MyProcPid)
 			pids[n++] = lock->pid;
 	}
@@ -191,7 +194,7 @@ check_deadlock(const LeaseEntry *entry)
 #define MAX_PIDS 1024
 	LOCKTAG		fence = lease_lock_fence(&entry->key);
 	int		   *pids = palloc(MAX_PIDS * sizeof(int));
-	int			n = holders_of(&fence, pids, MAX_PIDS);
+	int			n = lease_wait_holders(&fence, pids, MAX_PIDS);
 
 	for (int i = 0; i < n; i++)
 	{
@@ -210,33 +213,48 @@ check_deadlock(const LeaseEntry *entry)
 	pfree(pids);
 }
 
+/* Sleeps until the entry changes, or until a time on the monotonic clock; interrupts are served. */
+static void
+sleep_until(LeaseEntry *entry, int64 wake_us)
+{
+	static uint32 wait_event = 0;
+	int64		sleep_us;
+
+	if (wait_event == 0)
+		wait_event = compat_wait_event("RevenantLease");
+	/* never negative, also if we were stopped since we looked: that would be for ever */
+	sleep_us = Max(wake_us - clock_now_us(), 0);
+#ifdef REVENANT_DEBUG
+	sleep_us = Min(sleep_us, 20 * US_PER_MS);	/* a test may move the clock */
+#endif
+	(void) ConditionVariableTimedSleep(&entry->changed,
+									   (long) Min((sleep_us + US_PER_MS - 1) / US_PER_MS, PG_INT32_MAX),
+									   wait_event);
+}
+
 /*
- * Sleeps until no ttl hold of the name is live: released, revoked or lapsed.
- * The caller has H, so there is one sleeper at most, and no newer holder can
+ * Sleeps until the name is nobody's: its ttl hold was released, revoked or
+ * lapsed, and no lock_delay or hold_off is left. The caller has H, so there is one sleeper at most, and no newer holder can
  * come. False when that was not before `until_us`. Raises 55P03 after
  * lock_timeout, 57014, and 40P01.
  */
 bool
 lease_wait_lapse(LeaseEntry *entry, int64 until_us)
 {
-	static uint32 wait_event = 0;
 	int64		start_us = clock_now_us();
 	int64		lock_timeout_us = LockTimeout > 0 ? start_us + LockTimeout * US_PER_MS : PG_INT64_MAX;
 	int64		deadlock_check_us = start_us + DeadlockTimeout * US_PER_MS;
 	bool		in_time = true;
 
 	InvalidateCatalogSnapshot();
-	if (wait_event == 0)
-		wait_event = compat_wait_event("RevenantLease");
 	ConditionVariablePrepareToSleep(&entry->changed);
 	for (;;)
 	{
 		LeaseHold	hold;
 		int64		now_us;
 		int64		wake_us;
-		int64		sleep_us;
 
-		if (!lease_entry_is_live(entry, &hold))
+		if (!lease_entry_is_taken(entry, &hold))
 			break;
 		now_us = clock_now_us();
 		if (until_us != WAIT_FOREVER && now_us >= until_us)
@@ -257,18 +275,50 @@ lease_wait_lapse(LeaseEntry *entry, int64 until_us)
 			deadlock_check_us = now_us + DeadlockTimeout * US_PER_MS;
 		}
 
-		wake_us = Min(Min(hold.deadline_us, lock_timeout_us), deadlock_check_us);
+		wake_us = Min(Min(lease_hold_free_from(&hold), lock_timeout_us), deadlock_check_us);
+		if (hold.bound)			/* the end of a session wakes nobody here */
+			wake_us = Min(wake_us, now_us + BOUND_LOOK_US);
 		if (until_us != WAIT_FOREVER)
 			wake_us = Min(wake_us, until_us);
-#ifdef REVENANT_DEBUG
-		wake_us = Min(wake_us, now_us + 20 * US_PER_MS);	/* a test may move the clock */
-#endif
-		/* never negative, also if we were stopped since we looked: that would be for ever */
-		sleep_us = Max(wake_us - now_us, 0);
-		(void) ConditionVariableTimedSleep(&entry->changed,
-										   (long) Min((sleep_us + US_PER_MS - 1) / US_PER_MS, PG_INT32_MAX),
-										   wait_event);
+		sleep_until(entry, wake_us);
 	}
 	ConditionVariableCancelSleep();
 	return in_time;
+}
+
+/* What is waited for at most when nothing else bounds it: a look now and then does no harm. */
+#define LOOK_AGAIN_US (60 * US_PER_S)
+
+/*
+ * Sleeps until the entry's number is not `seen` any more, or `until_us`. That a
+ * ttl hold ends by its time or with its session is noticed here, and counts as
+ * a change from then on. Raises 57014.
+ */
+void
+lease_wait_change(LeaseEntry *entry, uint64 seen, int64 until_us)
+{
+	LeaseHold	hold;
+
+	InvalidateCatalogSnapshot();
+	ConditionVariablePrepareToSleep(&entry->changed);
+	for (;;)
+	{
+		int64		now_us = clock_now_us();
+		int64		wake_us = now_us + LOOK_AGAIN_US;
+		bool		taken = lease_entry_is_taken(entry, &hold);
+
+		lease_entry_note_end(entry);
+		if (lease_entry_changes(entry) != seen)
+			break;
+		if (until_us != WAIT_FOREVER && now_us >= until_us)
+			break;
+		if (taken)
+			wake_us = Min(wake_us, lease_hold_free_from(&hold));
+		if ((taken && hold.bound) || hold.scope == LEASE_SESSION)
+			wake_us = Min(wake_us, now_us + BOUND_LOOK_US);
+		if (until_us != WAIT_FOREVER)
+			wake_us = Min(wake_us, until_us);
+		sleep_until(entry, wake_us);
+	}
+	ConditionVariableCancelSleep();
 }

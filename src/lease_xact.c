@@ -23,8 +23,12 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "clock.h"
 #include "debug.h"
+#include "lease_bound.h"
+#include "lease_holder.h"
 #include "lease_note.h"
+#include "lease_standing.h"
 #include "lease_xact.h"
 
 /* In TopTransactionContext, newest first. */
@@ -132,14 +136,21 @@ lease_xact_find_key(LeaseOpKind kind, const LeaseKey *key)
 	return NULL;
 }
 
-/* Raises 54000 if this session holds as many session leases as it may. */
-void
-lease_xact_check_session_limit(void)
+/* Whether the transaction did nothing to leases yet. */
+bool
+lease_xact_is_empty(void)
 {
-	if (session_holds < LEASE_OPS_MAX)
+	return ops == NULL;
+}
+
+/* Raises 54000 if this session would hold more session leases than it may, bound ones included. */
+void
+lease_xact_check_session_limit(int more)
+{
+	if (session_holds + more <= LEASE_OPS_MAX)
 		return;
-	session_holds = lease_entry_count_mine();
-	if (session_holds >= LEASE_OPS_MAX)
+	session_holds = lease_entry_count_mine() + lease_holder_count_mine() + lease_bound_count();
+	if (session_holds + more > LEASE_OPS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("a session cannot hold more than %d leases", LEASE_OPS_MAX),
@@ -148,10 +159,16 @@ lease_xact_check_session_limit(void)
 
 /* Clears the hold that others see as being acquired. */
 static void
-clear_next(LeaseOp *op)
+clear_pending(LeaseOp *op)
 {
 	dsa_pointer note = InvalidDsaPointer;
 
+	if (op->hold.shared)
+	{
+		if (op->holder != NULL)
+			lease_holder_end(op->holder);
+		return;
+	}
 	SpinLockAcquire(&op->entry->mutex);
 	if (op->entry->next.token == op->hold.token)
 	{
@@ -164,62 +181,82 @@ clear_next(LeaseOp *op)
 
 /* A session's H goes back, if it is still there: DISCARD ALL may have been faster. */
 static void
-give_back_hold_lock(LeaseEntry *entry)
+give_back_hold_lock(const LeaseOp *op)
 {
-	LOCKTAG		tag = lease_lock_hold(&entry->key);
+	LOCKTAG		tag = lease_lock_hold(&op->entry->key);
+	LOCKMODE	mode = lease_hold_mode(&op->hold);
 
-	if (compat_lock_held_by_me(&tag, ExclusiveLock))
-		LockRelease(&tag, ExclusiveLock, true);
+	if (compat_lock_held_by_me(&tag, mode))
+		LockRelease(&tag, mode, true);
 }
 
 /*
  * The hold of a committed acquire becomes what others see. Where it does not
  * stand (released again, over with its transaction, or its H gone by
- * pg_advisory_unlock_all()), what is left is that an older row was deleted.
+ * pg_advisory_unlock_all()), what is left is that an older row was deleted, or
+ * that nobody gets the name for a while.
  */
 static void
 publish(LeaseOp *op)
 {
 	LeaseEntry *entry = op->entry;
 	LOCKTAG		tag = lease_lock_hold(&entry->key);
-	bool		held = op->hold.scope != LEASE_XACT &&
-		lease_xact_find(LEASE_OP_RELEASE, entry, op->hold.token) == NULL &&
-		compat_lock_held_by_me(&tag, ExclusiveLock);
+	LeaseOp    *release = lease_xact_find(LEASE_OP_RELEASE, entry, op->hold.token);
+	bool		held = op->hold.scope != LEASE_XACT && release == NULL &&
+		compat_lock_held_by_me(&tag, lease_hold_mode(&op->hold));
 
 	SpinLockAcquire(&entry->mutex);
 	entry->settled = true;
-	if (held && entry->next.token == op->hold.token)
+	if (held && !op->hold.shared && entry->next.token == op->hold.token)
 	{
 		entry->now = entry->next;
 		entry->now.deadline_us = op->hold.deadline_us;	/* a renewal here may have moved it */
 		memset(&entry->next, 0, sizeof(entry->next));
 	}
-	else if (entry->now.scope == LEASE_TTL && entry->now.token < op->hold.token)
+	else if (lease_hold_has_row(&entry->now) && entry->now.token < op->hold.token &&
+			 (!op->hold.shared || op->deleted_row))
 		memset(&entry->now, 0, sizeof(entry->now));
+	if (release != NULL && release->hold_off_us > 0)
+	{
+		entry->now.scope = LEASE_DELAYED;
+		entry->now.token = op->hold.token;
+		entry->now.deadline_us = clock_now_us() + release->hold_off_us;
+	}
 	SpinLockRelease(&entry->mutex);
 	if (held)
-		session_holds += op->hold.scope == LEASE_SESSION;
+	{
+		session_holds += op->hold.scope == LEASE_SESSION || op->hold.bound;
+		if (op->holder != NULL)
+			lease_holder_commit(op->holder);
+	}
 	else
 	{
-		clear_next(op);
+		clear_pending(op);
 		if (op->locked)
-			give_back_hold_lock(entry);
+			give_back_hold_lock(op);
 		lease_entry_retire(entry);
 	}
-	ConditionVariableBroadcast(&entry->changed);
+	lease_entry_note_change(entry);
 }
 
 static void
 commit_release(LeaseOp *op)
 {
-	LeaseOp    *acquire = lease_xact_find(LEASE_OP_ACQUIRE, op->entry, op->hold.token);
-
-	if (acquire != NULL)
-		return;					/* publish() sees to both */
-	lease_entry_set_free(op->entry, op->hold.token);
+	/* what was acquired here, publish() saw to */
+	if (lease_xact_find(LEASE_OP_ACQUIRE, op->entry, op->hold.token) != NULL)
+		return;
+	if (op->hold.shared)
+	{
+		if (op->holder != NULL)
+			lease_holder_end(op->holder);
+		lease_entry_note_change(op->entry);
+	}
+	else
+		lease_entry_set_free(op->entry, op->hold.token,
+							 op->hold_off_us > 0 ? clock_now_us() + op->hold_off_us : 0);
 	if (op->hold.scope == LEASE_SESSION)
 	{
-		give_back_hold_lock(op->entry);
+		give_back_hold_lock(op);
 		session_holds = Max(session_holds - 1, 0);
 	}
 	lease_entry_retire(op->entry);
@@ -240,9 +277,11 @@ undo(LeaseOp *op)
 	if (op->kind == LEASE_OP_ACQUIRE)
 	{
 		if (op->granted)
-			clear_next(op);
+			clear_pending(op);
 		if (op->locked)
-			give_back_hold_lock(op->entry);
+			give_back_hold_lock(op);
+		if (op->has_bound_lock)
+			lease_bound_forget(op->entry, op->hold.token);
 	}
 	if (op->kind == LEASE_OP_ACQUIRE || op->kind == LEASE_OP_FENCE)
 		lease_entry_retire(op->entry);
@@ -289,7 +328,11 @@ on_xact_end(XactEvent event, void *arg)
 	{
 		/* only now: an operation may look at another's entry */
 		for (LeaseOp *op = ops; op != NULL; op = op->previous)
+		{
+			if (op->holder != NULL)
+				lease_holder_unpin(op->holder);
 			lease_entry_unpin(op->entry);
+		}
 		ops = NULL;				/* the memory goes with the transaction */
 		ncounted = 0;
 	}
@@ -312,6 +355,8 @@ on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId paren
 			LeaseOp    *op = ops;
 
 			undo(op);
+			if (op->holder != NULL)
+				lease_holder_unpin(op->holder);
 			lease_entry_unpin(op->entry);
 			ops = op->previous;
 			ncounted -= is_limited(op->kind);

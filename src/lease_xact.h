@@ -28,6 +28,10 @@ typedef struct LeaseOp
 	bool		locked;			/* acquire in session scope: H was taken at session level */
 	bool		granted;		/* acquire: the token is drawn */
 	bool		implicit;		/* fence: by holding the name, not by fence() */
+	bool		has_bound_lock;	/* acquire: B was taken at session level */
+	bool		deleted_row;	/* acquire: of a hold that was over */
+	int64		hold_off_us;	/* release: nobody gets the name for this long from the commit on */
+	struct LeaseHolder *holder; /* of a shared hold: mapped, and not purged before the end */
 	LeaseHold	hold;
 	struct LeaseOp *previous;	/* newest first */
 } LeaseOp;
@@ -38,6 +42,7 @@ extern void lease_xact_become_acquire(LeaseOp *look);
 extern void lease_xact_forget(LeaseOp *op);
 extern LeaseOp *lease_xact_find(LeaseOpKind kind, const LeaseEntry *entry, int64 token);
 extern LeaseOp *lease_xact_find_key(LeaseOpKind kind, const LeaseKey *key);
-extern void lease_xact_check_session_limit(void);
+extern bool lease_xact_is_empty(void);
+extern void lease_xact_check_session_limit(int more);
 
 #endif							/* REVENANT_LEASE_XACT_H */

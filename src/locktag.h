@@ -16,11 +16,14 @@
 
 typedef enum LockKind
 {
-	LOCK_TOKEN = 0,				/* reserving a block of tokens */
+	LOCK_OTHER = 0,				/* reserving a block of tokens (more = 0), debug points (more = 1) */
 	LOCK_HOLD = 1,				/* H: who holds a name, and the queue of those who want to */
 	LOCK_FENCE = 2,				/* F: who is fenced by a name */
-	LOCK_DEBUG = 3				/* debug points */
+	LOCK_BOUND = 3				/* B: sessions whose end ends a hold of the name */
 } LockKind;
+
+#define LOCK_OTHER_TOKEN 0
+#define LOCK_OTHER_DEBUG 1
 
 static inline LOCKTAG
 locktag_make(LockKind kind, Oid database, uint64 digest, uint16 more)

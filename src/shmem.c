@@ -32,6 +32,7 @@
 #include "fence_state.h"
 #include "guc.h"
 #include "lease_entry.h"
+#include "lease_holder.h"
 #include "shmem.h"
 #include "task_status.h"
 #include "worker.h"
@@ -67,7 +68,7 @@ static void startup_hook(void);
 static void attach(void);
 
 static const char *const tranche_names[] = {
-	"RevenantDatabases", "RevenantLeases", "RevenantTasks", "RevenantArea"
+	"RevenantDatabases", "RevenantLeases", "RevenantHolders", "RevenantTasks", "RevenantArea"
 };
 
 /* What each table is made of; the tranche is known at run time only. */
@@ -84,6 +85,9 @@ table_parameters(SharedTable which)
 		case SHARED_LEASES:
 			params = *lease_entry_params();
 			break;
+		case SHARED_HOLDERS:
+			params = *lease_holder_params();
+			break;
 		default:
 			params = *task_status_params();
 			break;
@@ -99,6 +103,7 @@ static const struct
 	void		(*init) (void *place, bool found);
 }			parts[] = {
 	{clock_shmem_size, clock_shmem_init},
+	{lease_entry_shmem_size, lease_entry_shmem_init},
 	{worker_shmem_size, worker_shmem_init},
 #ifdef REVENANT_DEBUG
 	{debug_shmem_size, debug_shmem_init},

@@ -16,6 +16,7 @@ typedef enum SharedTable
 {
 	SHARED_DATABASES,			/* DatabaseState: token blocks, one per database and instance */
 	SHARED_LEASES,				/* LeaseEntry */
+	SHARED_HOLDERS,				/* LeaseHolder: shared holds */
 	SHARED_TASKS,				/* TaskStatus */
 	SHARED_TABLES				/* how many there are */
 } SharedTable;
