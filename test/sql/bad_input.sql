@@ -138,24 +138,30 @@ SELECT revenant.try_acquire('bad-large', holder => '', metadata => 'null') AS la
 SELECT holder, metadata FROM revenant.leases WHERE lease = 'bad-large';
 SELECT revenant.release('bad-large', :large);
 
--- What is not supported yet is refused when it is used, and only then.
-SELECT revenant.try_acquire('bad-new', shared => true);
+-- What does not go together is refused.
+SELECT revenant.try_acquire('bad-new', ttl => '1 h', shared => true);
+SELECT revenant.acquire('bad-new', ttl => '1 h', shared => true);
 SELECT revenant.try_acquire('bad-new', shared => NULL);
-SELECT revenant.acquire('bad-new', shared => true);
-SELECT revenant.try_acquire_xact('bad-new', shared => true);
 SELECT revenant.try_acquire_xact('bad-new', shared => NULL);
-SELECT revenant.acquire_xact('bad-new', shared => true);
-SELECT revenant.try_acquire('bad-new', ttl => '1 h', bound => true);
+SELECT revenant.try_acquire('bad-new', bound => true);
+SELECT revenant.acquire('bad-new', bound => true);
 SELECT revenant.try_acquire('bad-new', ttl => '1 h', bound => NULL);
-SELECT revenant.acquire('bad-new', ttl => '1 h', bound => true);
-SELECT revenant.try_acquire('bad-new', ttl => '1 h', lock_delay => '1 s');
+SELECT revenant.try_acquire('bad-new', lock_delay => '1 s');
 SELECT revenant.try_acquire('bad-new', ttl => '1 h', lock_delay => '-1 s');
+SELECT revenant.try_acquire('bad-new', ttl => '1 h', lock_delay => '11 years');
 SELECT revenant.try_acquire('bad-new', ttl => '1 h', lock_delay => NULL);
-SELECT revenant.acquire('bad-new', ttl => '1 h', lock_delay => '1 s');
-SELECT revenant.try_acquire('bad-new', ttl => '1 h', request_id => '00000000-0000-0000-0000-000000000001');
-SELECT revenant.acquire('bad-new', ttl => '1 h', request_id => '00000000-0000-0000-0000-000000000001');
-SELECT revenant.release('bad-ttl', :timed, hold_off => '1 s');
 SELECT revenant.release('bad-ttl', :timed, hold_off => '-1 s');
+SELECT revenant.revoke(NULL);
+SELECT revenant.revoke('');
+SELECT revenant.revoke('bad-ttl', terminate => NULL);
+SELECT revenant.explain_lease(NULL);
+SELECT revenant.explain_lease('');
+SELECT revenant.held_token(NULL);
+SELECT revenant.leader(NULL);
+SELECT revenant.refresh(NULL, 1);
+SELECT revenant.abdicate('', 1);
+CALL revenant.await_change(NULL);
+CALL revenant.await_lease(NULL);
 SELECT revenant.try_acquire('bad-unused', ttl => '1 h', shared => false, bound => false, lock_delay => '0', request_id => NULL) AS unused \gset
 SELECT revenant.release('bad-unused', :unused, hold_off => '0');
 
