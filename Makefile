@@ -6,10 +6,11 @@
 #   make check SUITES="specs t:010_crash"    only these; see CONTRIBUTING.md
 #   make check-debug                         every suite on the debug build
 #   make check-matrix                        make check on PostgreSQL 17 and 18 too
+#   make check-model                         the models of the lease protocol, with SPIN
 #   make lint                                the static checks
 #   make demo, make bench
 
-HARNESS_GOALS = check check-debug check-matrix lint demo bench
+HARNESS_GOALS = check check-debug check-matrix check-model lint demo bench
 
 ifneq ($(filter $(HARNESS_GOALS),$(MAKECMDGOALS)),)
 
@@ -23,6 +24,8 @@ check-debug:
 	test/harness/check --debug $(SUITES)
 check-matrix:
 	test/harness/matrix $(SUITES)
+check-model:
+	test/model/check $(if $(QUICK),--quick) $(MODELS)
 lint:
 	test/harness/check lint
 demo:
