@@ -158,7 +158,7 @@ release_ttl(LeaseEntry *entry, const char *name, int64 token, int64 hold_off_us)
 	lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
 	DEBUG_POINT("lease-before-release");
 	if (lease_standing(entry, token, &hold) != STANDING_CURRENT ||
-		!(hold_off_us > 0 ? lease_row_hold_off(name, &hold, hold_off_us) : lease_row_delete(name, token)))
+		!(hold_off_us > 0 ? lease_row_hold_off(name, &hold, hold_off_us) : lease_row_delete(name, token, true)))
 		return false;
 	op = lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token);
 	op->hold.scope = LEASE_TTL;
@@ -362,7 +362,7 @@ sweep_one(const char *name)
 	if (look == NULL)
 		return false;
 	if (!lease_entry_is_taken(look->entry, &now) && lease_hold_has_row(&now))
-		swept = lease_row_delete(name, now.token);
+		swept = lease_row_delete(name, now.token, false);
 	if (swept)
 		lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(look->entry), now.token)->hold.scope = LEASE_TTL;
 	lease_xact_forget(look);

@@ -55,6 +55,7 @@ typedef struct Target
 	LeaseOp    *op;				/* NULL: nothing was taken yet */
 	bool		has_hold_lock;
 	bool		has_fence_lock;
+	LOCKMODE	fence_mode;
 } Target;
 
 /* The oid of the role that a task with this lease runs as, or InvalidOid. */
@@ -155,7 +156,7 @@ give_back_fences(Target *targets, int count)
 		LOCKTAG		fence_lock = lease_lock_fence(&targets[i].key);
 
 		if (targets[i].has_fence_lock)
-			lease_unlock(&fence_lock, targets[i].op->hold.shared ? TAKEOVER_SHARED : TAKEOVER_EXCLUSIVE, false);
+			lease_unlock(&fence_lock, targets[i].fence_mode, false);
 		targets[i].has_fence_lock = false;
 	}
 }
@@ -396,10 +397,13 @@ static bool
 take_fence(Target *target, const LeaseRequest *request, int64 until_us)
 {
 	LOCKTAG		fence_lock = lease_lock_fence(&target->key);
-	LOCKMODE	mode = request->shared ? TAKEOVER_SHARED : TAKEOVER_EXCLUSIVE;
+	LOCKMODE	mode;
 	LeaseHold	lapsed;
 
+	/* who has a row to delete does that alone: it must be gone, durably, before any other grant commits */
 	lease_entry_snapshot(target->op->entry, &lapsed, NULL);
+	mode = request->shared && !lease_hold_has_row(&lapsed) ? TAKEOVER_SHARED : TAKEOVER_EXCLUSIVE;
+	target->fence_mode = mode;
 	if (guc_fence_grace_ms > 0 && request->wait && lapsed.scope == LEASE_TTL)
 	{
 		int64		grace_us = Min(lapsed.deadline_us, clock_now_us()) + guc_fence_grace_ms * US_PER_MS;
@@ -508,13 +512,11 @@ grant(Target *target, const LeaseRequest *request, int64 token)
 	}
 	op->granted = true;
 
-	/* an older operation of this transaction may have deleted the row already; another shared acquirer may be about to */
+	/* an older operation of this transaction may have deleted the row already */
 	if (request->scope == LEASE_TTL)
 		lease_row_write(target->name, hold, request, lease_hold_has_row(&before));
 	else if (lease_hold_has_row(&before))
-		op->deleted_row = request->shared ?
-			lease_row_delete_if_idle(target->name, before.token) :
-			lease_row_delete(target->name, before.token);
+		(void) lease_row_delete(target->name, before.token, false);
 }
 
 /*

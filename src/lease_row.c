@@ -206,30 +206,36 @@ lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *req
 	ForceSyncCommit();
 }
 
-/* The row of this token, opened for writing; NULL when it is not there any more. */
+/*
+ * The row of this token, to be written; NULL when it is not there any more.
+ * With `held` only while it stands for a hold: what a release with a hold_off
+ * left is not its holder's any more.
+ */
 static HeapTuple
-find_for_write(Relation rel, const char *name, int64 token)
+find_for_write(Relation rel, const char *name, int64 token, bool held)
 {
 	HeapTuple	tuple = row_find(rel, extension_get()->lease_pkey, name);
+	TupleDesc	desc = RelationGetDescr(rel);
 
-	if (tuple != NULL && bigint_column(tuple, RelationGetDescr(rel), LEASE_ROW_TOKEN) != token)
-		tuple = NULL;
+	if (tuple == NULL || bigint_column(tuple, desc, LEASE_ROW_TOKEN) != token ||
+		(held && interval_column(tuple, desc, LEASE_ROW_HOLD_OFF) > 0))
+		return NULL;
 	return tuple;
 }
 
 /*
- * Deletes the row of a name's hold. False when it is not that token's any
- * more, after waiting for whoever was writing it. The caller has F. The
+ * Deletes the row of a token, with `held` only if it stands for a hold. False
+ * when it is not there any more, after waiting for whoever was writing it. The caller has F. The
  * commit is flushed.
  */
 bool
-lease_row_delete(const char *name, int64 token)
+lease_row_delete(const char *name, int64 token, bool held)
 {
 	Relation	rel = table_open(extension_get()->lease, RowExclusiveLock);
 	HeapTuple	tuple;
 	bool		deleted = false;
 
-	while (!deleted && (tuple = find_for_write(rel, name, token)) != NULL)
+	while (!deleted && (tuple = find_for_write(rel, name, token, held)) != NULL)
 		deleted = row_delete(rel, tuple);
 	table_close(rel, NoLock);
 	if (deleted)
@@ -267,23 +273,6 @@ lease_row_is_request(const char *name, const LeaseRequest *request, int64 *token
 	return same;
 }
 
-/* The same without waiting: false, too, when somebody else is at the row. */
-bool
-lease_row_delete_if_idle(const char *name, int64 token)
-{
-	Relation	rel = table_open(extension_get()->lease, RowExclusiveLock);
-	HeapTuple	tuple = find_for_write(rel, name, token);
-	bool		deleted = tuple != NULL && row_try_lock(rel, tuple) == ROW_LOCKED && row_delete(rel, tuple);
-
-	table_close(rel, NoLock);
-	if (deleted)
-	{
-		CommandCounterIncrement();
-		ForceSyncCommit();
-	}
-	return deleted;
-}
-
 /* Sets an interval of the row of a name's hold. Otherwise as lease_row_delete(). */
 static bool
 set_interval(const char *name, int64 token, int number, int64 us, bool keep_longer)
@@ -295,7 +284,7 @@ set_interval(const char *name, int64 token, int number, int64 us, bool keep_long
 	HeapTuple	tuple;
 	bool		locked = false;
 
-	while (!locked && (tuple = find_for_write(rel, name, token)) != NULL)
+	while (!locked && (tuple = find_for_write(rel, name, token, true)) != NULL)
 		locked = row_lock(rel, tuple);
 	if (locked)
 	{

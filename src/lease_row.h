@@ -43,8 +43,7 @@ typedef struct LeaseRow
 
 extern bool lease_row_load(const char *name, LeaseHold *hold);
 extern void lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *request, bool exists);
-extern bool lease_row_delete(const char *name, int64 token);
-extern bool lease_row_delete_if_idle(const char *name, int64 token);
+extern bool lease_row_delete(const char *name, int64 token, bool held);
 extern bool lease_row_hold_off(const char *name, const LeaseHold *hold, int64 hold_off_us);
 extern bool lease_row_is_request(const char *name, const LeaseRequest *request, int64 *token);
 extern bool lease_row_lengthen(const char *name, int64 token, int64 ttl_us);

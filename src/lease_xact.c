@@ -213,8 +213,7 @@ publish(LeaseOp *op)
 		entry->now.deadline_us = op->hold.deadline_us;	/* a renewal here may have moved it */
 		memset(&entry->next, 0, sizeof(entry->next));
 	}
-	else if (lease_hold_has_row(&entry->now) && entry->now.token < op->hold.token &&
-			 (!op->hold.shared || op->deleted_row))
+	else if (lease_hold_has_row(&entry->now) && entry->now.token < op->hold.token)
 		memset(&entry->now, 0, sizeof(entry->now));
 	if (release != NULL && release->hold_off_us > 0)
 	{

@@ -29,7 +29,6 @@ typedef struct LeaseOp
 	bool		granted;		/* acquire: the token is drawn */
 	bool		implicit;		/* fence: by holding the name, not by fence() */
 	bool		has_bound_lock;	/* acquire: B was taken at session level */
-	bool		deleted_row;	/* acquire: of a hold that was over */
 	int64		hold_off_us;	/* release: nobody gets the name for this long from the commit on */
 	struct LeaseHolder *holder; /* of a shared hold: mapped, and not purged before the end */
 	LeaseHold	hold;

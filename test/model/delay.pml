@@ -9,7 +9,7 @@
  *   Holder    lease.c: renew, release_ttl; lease_row.c: lease_row_hold_off; lease_xact.c: commit_release
  *   Second    lease.c: release_ttl; lease_row.c: lease_row_delete, which waits for who writes the row, and finds it again
  *   Sweeper   lease.c: sweep_one
- *   Rival     lease_acquire.c: take_hold, then take_fence
+ *   Rival     lease_acquire.c: take_hold, then take_fences
  *   UNTIL     lease_entry.c: lease_hold_free_from, lease_entry_is_taken
  *   FROM_ROW  lease_row.c: hold_from_row
  *

@@ -6,7 +6,7 @@
  * cancelled. A sweeper and a clock run beside them. Commit has PostgreSQL's order: visible, then the callback publishes
  * to shared memory, then the transaction's locks go.
  *
- *   acquire            lease_acquire.c: find_own, take_hold with clear_dead, take_fence, grant
+ *   acquire            lease_acquire.c: find_own, take_hold with clear_dead, take_fences, grant
  *   release            lease.c: release_ttl; pRelS: release_session
  *   lengthen           lease.c: renew, with a longer ttl
  *   fence              lease.c: fence, lease_guard_passes; lease_standing.c: lease_standing

@@ -7,7 +7,7 @@
  *   mode of an acquire     lease_acquire.c: take_hold (HOLD_...), take_fence (TAKEOVER_...)
  *   mode of a fence        lease.c: fence (FENCE_BY_...)
  *   old                    lease_holder.c: an entry that is marked as committed, and that DISCARD ALL did not end;
- *                          believed by lease_holder_find while its process has H share
+ *                          believed by lease_holder_find while its process has H share; lease_holder_disown ends it
  *
  *   MODES 0: two modes of F: every acquire takes it exclusive, every fence takes it shared
  *         1: four, all of them PostgreSQL's own: AX acquire exclusive (AccessExclusive)  AS acquire shared (Share)

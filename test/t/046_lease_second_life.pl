@@ -49,6 +49,16 @@ is(sql("SELECT revenant.try_acquire('off', ttl => '1 h') IS NULL AND count(*) = 
 	't', 'nobody gets it during the hold_off, who waited for it neither');
 becomes("SELECT count(*) = 1 FROM revenant.leases WHERE lease = 'off'", 'who waited gets it afterwards');
 
+# --- a second release is not to undo the first one's hold_off
+$first = sql("SELECT revenant.try_acquire('twice', ttl => '1 h')");
+$one->query_safe("BEGIN; SELECT revenant.release('twice', $first, hold_off => '1 h')");
+my $again = session();
+$again->query_until(qr/started/, "\\echo started\nSELECT 'again', revenant.release('twice', $first);\n");
+becomes("SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')", 'it waits for the row');
+$one->query_safe('COMMIT');
+like($again->query_safe("SELECT revenant.try_acquire('twice', ttl => '1 h') IS NULL"), qr/^again\|f\nt$/, 'is told false, and the name is still held off');
+$again->quit;
+
 # --- shared fences of transactions that have not committed
 $one->query_safe("BEGIN; SELECT revenant.fence('fences', revenant.acquire('fences', shared => true))");
 is(sql("BEGIN; SELECT revenant.try_acquire_xact('fences', shared => true) > 0; COMMIT"), 't',
@@ -59,9 +69,13 @@ $one->query_safe('COMMIT');
 $first = sql("SELECT revenant.try_acquire('lapsed', ttl => '100 ms')");
 becomes("SELECT NOT revenant.is_current('lapsed', $first)", 'it lapses');
 $one->query_safe("BEGIN; SELECT revenant.try_acquire('lapsed', shared => true)");
-is(sql("SET statement_timeout = '10 s'; SELECT revenant.try_acquire('lapsed', shared => true) > 0"), 't',
-	'the second does not wait for the first to commit');
+is(sql("SET statement_timeout = '10 s'; SELECT revenant.try_acquire('lapsed', shared => true) IS NULL"), 't',
+	'the second is told "busy" until the first, who removes the row, has committed');
 $one->query_safe('ROLLBACK');
+is(sql("SELECT revenant.try_acquire('lapsed', shared => true) > 0"), 't', 'then it removes the row itself');
+$first = sql("SELECT revenant.try_acquire('lapsed', ttl => '100 ms')");
+becomes("SELECT NOT revenant.is_current('lapsed', $first)", 'it lapses again');
+$one->query_safe("BEGIN; SELECT revenant.try_acquire('lapsed', shared => true); ROLLBACK");
 is(sql("SELECT revenant.try_acquire('lapsed', ttl => '1 h') > 0"), 't', 'and the row may come back all the same');
 is(sql("SELECT count(*) FROM revenant.lease WHERE name = 'lapsed'"), '1', 'as one row');
 
