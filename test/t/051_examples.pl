@@ -74,7 +74,8 @@ sub next_leader
 }
 
 my $number = 0;
-foreach my $program (@programs, $programs[-1])
+# three of them: one is killed, one is paused, and one is left to lead
+foreach my $program ((@programs, ($programs[-1]) x 2)[0 .. 2])
 {
 	$number++;
 	start_candidate("candidate-$number", $program);
