@@ -130,6 +130,13 @@ typedef RTEPermissionInfo CompatPermInfo;
 #define COMPAT_DSHASH_COPY .copy_function = dshash_memcpy,
 #endif
 
+/* 18: functions that do not return are declared in another way */
+#if PG_VERSION_NUM < 180000
+#define compat_noreturn pg_attribute_noreturn()
+#else
+#define compat_noreturn pg_noreturn
+#endif
+
 /* 18: PortalRun lost run_once */
 #if PG_VERSION_NUM < 180000
 #define compat_portal_run(portal, dest, qc) \

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "compat.h"
 #include "lease_api.h"
 #include "lease_xact.h"
 
@@ -45,7 +46,7 @@ extern bool lease_have_hold_lock(const LeaseEntry *entry, LOCKMODE mode);
 extern bool lease_session_hold_stands(const LeaseEntry *entry, const LeaseHold *now);
 extern Standing lease_standing(LeaseEntry *entry, int64 token, LeaseHold *hold);
 extern void lease_check_role(const LeaseHold *hold, const char *name);
-extern void lease_raise_not_current(LeaseEntry *entry, const char *name, int64 token,
-									Standing why, const LeaseHold *hold) pg_attribute_noreturn();
+extern compat_noreturn void lease_raise_not_current(LeaseEntry *entry, const char *name, int64 token,
+													Standing why, const LeaseHold *hold);
 
 #endif							/* REVENANT_LEASE_STANDING_H */
