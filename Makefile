@@ -82,7 +82,7 @@ DATA_built = revenant--$(EXTVERSION).sql
 WERROR = -Werror
 PG_CFLAGS = -Wall -Wextra $(WERROR) $(if $(findstring clang,$(CC)),-Wno-unknown-warning-option) \
 	-Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
-	-Wno-clobbered -Wno-cast-function-type
+	-Wno-clobbered -Wno-cast-function-type -fno-semantic-interposition
 ifneq ($(REVENANT_DEBUG),)
 PG_CPPFLAGS = -DREVENANT_DEBUG
 endif

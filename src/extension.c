@@ -27,6 +27,7 @@
 #include "postmaster/bgworker_internals.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -169,6 +170,9 @@ on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_i
 {
 	if (previous_object_access_hook)
 		previous_object_access_hook(access, class_id, object_id, sub_id, arg);
+	if (access == OAT_FUNCTION_EXECUTE &&
+		(object_id == F_SETVAL_REGCLASS_INT8 || object_id == F_SETVAL_REGCLASS_INT8_BOOL))
+		fence_note_setval();
 	if (access == OAT_DROP && class_id == ExtensionRelationId &&
 		object_id == get_extension_oid("revenant", true))
 	{
@@ -185,8 +189,9 @@ on_xact_end(XactEvent event, void *arg)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot PREPARE a transaction that created or dropped extension revenant"),
 				 errdetail("Its workers learn of it at the commit, in this session.")));
-	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
 		return;
+	fence_note_xact_end();
 	if (changed_here && event == XACT_EVENT_COMMIT)
 		worker_extension_changed(MyDatabaseId);
 	if (changed_here)

@@ -71,12 +71,19 @@ typedef struct DatabaseState
 	int64		next;			/* next token to hand out */
 	int64		last;			/* last of the block; 0: none reserved in this server's life */
 	int64		dump;			/* what _token_dump was then: another value came with a restore */
+	int			setvals;		/* transactions that called setval() and have not ended */
+	uint64		setval_serial;	/* another number whenever one of them begins or ends */
+	bool		looked;			/* _token_dump was compared since, so a token needs no look at it */
 } DatabaseState;
 
 static DatabaseState *my_state = NULL;
 
+/* This transaction is one of state->setvals. */
+static DatabaseState *setval_state = NULL;
+
 static DatabaseState *database_state(const Extension *extension);
-static bool draw(DatabaseState *state, int64 dump, int64 *token);
+static bool draw(DatabaseState *state, int64 *token);
+static bool look_and_draw(const Extension *extension, DatabaseState *state, int64 *token);
 static bool is_entered(DatabaseState *state, int64 dump);
 static int64 dump_row(const Extension *extension);
 static void reserve(const Extension *extension, DatabaseState *state);
@@ -113,7 +120,7 @@ fence_next_token(const char *function)
 
 	PreventCommandDuringRecovery(function);
 	PreventCommandIfReadOnly(function);
-	while (!draw(state, dump_row(extension), &token))
+	while (!draw(state, &token) && !look_and_draw(extension, state, &token))
 		reserve(extension, state);
 	return token;
 }
@@ -148,6 +155,9 @@ database_state(const Extension *extension)
 		my_state->next = 0;
 		my_state->last = 0;
 		my_state->dump = 0;
+		my_state->setvals = 0;
+		my_state->setval_serial = 0;
+		my_state->looked = false;
 	}
 	dshash_release_lock(shmem_table(SHARED_DATABASES), my_state);
 	return my_state;
@@ -165,10 +175,7 @@ is_entered(DatabaseState *state, int64 dump)
 	return entered;
 }
 
-/*
- * What _token_dump is now: a page of its own, so this is cheap enough for each
- * token. CREATE EXTENSION has reserved a block before a restore brings the row.
- */
+/* What _token_dump is now. CREATE EXTENSION has reserved a block before a restore brings the row. */
 static int64
 dump_row(const Extension *extension)
 {
@@ -187,16 +194,75 @@ dump_row(const Extension *extension)
 	return value;
 }
 
+static void
+count_setval(DatabaseState *state, int change)
+{
+	SpinLockAcquire(&state->mutex);
+	state->setvals += change;
+	state->setval_serial++;
+	state->looked = false;
+	SpinLockRelease(&state->mutex);
+}
+
+/*
+ * Somebody is about to call setval() in this database, as a restore does to
+ * _token_dump: until that transaction has ended, and once after, each token
+ * looks at the row. Called by the object-access hook, before the call.
+ */
+void
+fence_note_setval(void)
+{
+	const Extension *extension = extension_find();
+
+	if (extension == NULL || setval_state != NULL || RecoveryInProgress())
+		return;
+	setval_state = database_state(extension);
+	count_setval(setval_state, 1);
+}
+
+/* The transaction has ended, however it did. Never raises. */
+void
+fence_note_xact_end(void)
+{
+	if (setval_state != NULL)
+		count_setval(setval_state, -1);
+	setval_state = NULL;
+}
+
+/* The next token of the block, if nothing can have come with a restore since the last look. */
 static bool
-draw(DatabaseState *state, int64 dump, int64 *token)
+draw(DatabaseState *state, int64 *token)
 {
 	bool		drawn = false;
 
+	SpinLockAcquire(&state->mutex);
+	if (state->looked && state->next <= state->last)
+	{
+		*token = state->next++;
+		drawn = true;
+	}
+	SpinLockRelease(&state->mutex);
+	return drawn;
+}
+
+/* The same with a look at _token_dump. False: a block must be reserved. */
+static bool
+look_and_draw(const Extension *extension, DatabaseState *state, int64 *token)
+{
+	bool		drawn = false;
+	uint64		serial;
+	int64		dump;
+
+	SpinLockAcquire(&state->mutex);
+	serial = state->setval_serial;
+	SpinLockRelease(&state->mutex);
+	dump = dump_row(extension);
 	SpinLockAcquire(&state->mutex);
 	if (state->last != 0 && state->next <= state->last && state->dump == dump)
 	{
 		*token = state->next++;
 		drawn = true;
+		state->looked = state->setvals == 0 && state->setval_serial == serial;
 	}
 	SpinLockRelease(&state->mutex);
 	return drawn;
@@ -211,6 +277,7 @@ publish(DatabaseState *state, const TokenBlock *block)
 	state->next = block->first;
 	state->last = block->last;
 	state->dump = dump;
+	state->looked = false;
 	SpinLockRelease(&state->mutex);
 }
 

@@ -9,5 +9,7 @@
 
 extern int64 fence_next_token(const char *function);
 extern void fence_enter_era(void);
+extern void fence_note_setval(void);
+extern void fence_note_xact_end(void);
 
 #endif							/* REVENANT_FENCE_H */

@@ -490,7 +490,7 @@ grant(Target *target, const LeaseRequest *request, int64 token)
 	hold->pid = MyProcPid;
 	hold->procno = compat_my_procno();
 	hold->token = token;
-	hold->acquired_at = GetCurrentTimestamp();
+	hold->acquired_at = request->wait ? GetCurrentTimestamp() : GetCurrentStatementStartTimestamp();
 	if (request->scope == LEASE_TTL)
 	{
 		hold->ttl_us = request->ttl_us;
