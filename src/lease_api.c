@@ -69,8 +69,8 @@ lease_name_arg(FunctionCallInfo fcinfo, int n)
  * A set of names; the empty one is the ordinary lease LEASE_EMPTY_SET. Raises
  * 22004, 22023, 54000.
  */
-char **
-lease_names_arg(FunctionCallInfo fcinfo, int n, int *count)
+static char **
+names_arg(FunctionCallInfo fcinfo, int n, int *count)
 {
 	Datum	   *elements;
 	bool	   *nulls;
@@ -304,7 +304,7 @@ SQL_FUNCTION(revenant_try_acquire_all)
 {
 	LeaseRequest request = {.function = "revenant.try_acquire_all()"};
 
-	request.names = lease_names_arg(fcinfo, 0, &request.count);
+	request.names = names_arg(fcinfo, 0, &request.count);
 	lease_acquire_args(fcinfo, 1, &request);
 	return acquire_result(fcinfo, &request);
 }
@@ -314,7 +314,7 @@ SQL_FUNCTION(revenant_acquire_all)
 {
 	LeaseRequest request = {.function = "revenant.acquire_all()",.wait = true};
 
-	request.names = lease_names_arg(fcinfo, 0, &request.count);
+	request.names = names_arg(fcinfo, 0, &request.count);
 	lease_acquire_args(fcinfo, 1, &request);
 	request.wait_us = lease_wait_arg(fcinfo, 8);
 	return acquire_result(fcinfo, &request);
@@ -325,7 +325,7 @@ SQL_FUNCTION(revenant_try_acquire_all_xact)
 {
 	LeaseRequest request = {.function = "revenant.try_acquire_all_xact()"};
 
-	request.names = lease_names_arg(fcinfo, 0, &request.count);
+	request.names = names_arg(fcinfo, 0, &request.count);
 	acquire_xact_args(fcinfo, &request);
 	return acquire_result(fcinfo, &request);
 }
@@ -335,7 +335,7 @@ SQL_FUNCTION(revenant_acquire_all_xact)
 {
 	LeaseRequest request = {.function = "revenant.acquire_all_xact()",.wait = true};
 
-	request.names = lease_names_arg(fcinfo, 0, &request.count);
+	request.names = names_arg(fcinfo, 0, &request.count);
 	acquire_xact_args(fcinfo, &request);
 	request.wait_us = lease_wait_arg(fcinfo, 4);
 	return acquire_result(fcinfo, &request);
@@ -375,7 +375,7 @@ SQL_FUNCTION(revenant_renew)
 static char **
 names_token_args(FunctionCallInfo fcinfo, LeaseNameToken *arg, int *count)
 {
-	char	  **names = lease_names_arg(fcinfo, 0, count);
+	char	  **names = names_arg(fcinfo, 0, count);
 
 	PreventCommandDuringRecovery(arg->function);
 	PreventCommandIfReadOnly(arg->function);

@@ -31,7 +31,6 @@ extern bool lease_guard_passes(const char *name);
 /* lease_api.c: arguments, for all SQL functions about leases */
 extern char *lease_name_check(const char *name);
 extern char *lease_name_arg(FunctionCallInfo fcinfo, int n);
-extern char **lease_names_arg(FunctionCallInfo fcinfo, int n, int *count);
 extern int64 lease_ttl_arg(FunctionCallInfo fcinfo, int n);
 extern int64 lease_wait_arg(FunctionCallInfo fcinfo, int n);
 extern char *lease_holder_arg(FunctionCallInfo fcinfo, int n);

@@ -28,15 +28,6 @@
 /* A candidate that does not lead asks again no sooner than this, and no later than a third of its ttl. */
 #define ASK_AGAIN_MIN_US (100 * US_PER_MS)
 
-static Datum
-interval_datum(int64 us)
-{
-	Interval   *span = palloc0(sizeof(Interval));
-
-	span->time = us;
-	return IntervalPGetDatum(span);
-}
-
 static TupleDesc
 result_descriptor(FunctionCallInfo fcinfo)
 {
@@ -60,7 +51,7 @@ claim_result(FunctionCallInfo fcinfo, int64 token, const char *leader, int64 ref
 	if (leader != NULL)
 		values[2] = CStringGetTextDatum(leader);
 	nulls[2] = leader == NULL;
-	values[3] = interval_datum(refresh_after_us);
+	values[3] = lease_interval_datum(refresh_after_us);
 	return HeapTupleGetDatum(heap_form_tuple(result_descriptor(fcinfo), values, nulls));
 }
 

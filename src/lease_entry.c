@@ -638,3 +638,13 @@ lease_interval_us(const Interval *span)
 		return PG_INT64_MIN;
 	return ((int64) span->month * 30 + span->day) * USECS_PER_DAY + span->time;
 }
+
+/* The inverse: microseconds as an interval, palloc'd. */
+Datum
+lease_interval_datum(int64 us)
+{
+	Interval   *span = palloc0(sizeof(Interval));
+
+	span->time = us;
+	return IntervalPGetDatum(span);
+}

@@ -102,6 +102,7 @@ extern bool lease_hold_has_lock(const LeaseHold *hold, const LOCKTAG *tag, LOCKM
 extern bool lease_hold_is_mine(const LeaseHold *hold);
 
 extern int64 lease_interval_us(const Interval *span);
+extern Datum lease_interval_datum(int64 us);
 
 /* Whether the name has a row of revenant.lease, for this hold. */
 static inline bool

@@ -34,15 +34,6 @@
 #include "row.h"
 
 static Datum
-interval_datum(int64 us)
-{
-	Interval   *span = palloc0(sizeof(Interval));
-
-	span->time = us;
-	return IntervalPGetDatum(span);
-}
-
-static Datum
 column(HeapTuple tuple, TupleDesc desc, int number, bool *isnull)
 {
 	return heap_getattr(tuple, number, desc, isnull);
@@ -171,9 +162,9 @@ lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *req
 	SET(LEASE_ROW_ROLE, CStringGetTextDatum(role != NULL ? role : "?"));
 	SET(LEASE_ROW_ROLE_OID, Int64GetDatum((int64) hold->role));
 	SET(LEASE_ROW_PID, Int32GetDatum(hold->pid));
-	SET(LEASE_ROW_TTL, interval_datum(hold->ttl_us));
+	SET(LEASE_ROW_TTL, lease_interval_datum(hold->ttl_us));
 	SET(LEASE_ROW_BOUND, BoolGetDatum(hold->bound));
-	SET(LEASE_ROW_LOCK_DELAY, interval_datum(hold->lock_delay_us));
+	SET(LEASE_ROW_LOCK_DELAY, lease_interval_datum(hold->lock_delay_us));
 	SET_NULL(LEASE_ROW_HOLD_OFF);
 	if (request->metadata)
 		SET(LEASE_ROW_METADATA, JsonbPGetDatum(request->metadata));
@@ -290,7 +281,7 @@ set_interval(const char *name, int64 token, int number, int64 us, bool keep_long
 	{
 		int64		present = interval_column(tuple, RelationGetDescr(rel), number);
 
-		values[number - 1] = interval_datum(keep_longer ? Max(present, us) : us);
+		values[number - 1] = lease_interval_datum(keep_longer ? Max(present, us) : us);
 		replace[number - 1] = true;
 		row_update(rel, tuple, values, nulls, replace);
 		CommandCounterIncrement();

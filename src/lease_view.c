@@ -105,7 +105,6 @@ put_row(Output *output, const char *name, const LeaseHold *hold, const char *rol
 	LeaseKey	key;
 	LOCKTAG		tag;
 	Crowd	   *crowd;
-	Interval   *span;
 
 	lease_key_make(&key, name);
 	tag = lease_lock_hold(&key);
@@ -130,16 +129,12 @@ put_row(Output *output, const char *name, const LeaseHold *hold, const char *rol
 	nulls[COL_TTL] = nulls[COL_DEADLINE] = nulls[COL_REMAINING] = true;
 	if (ttl)
 	{
-		span = palloc0(sizeof(Interval));
-		span->time = hold->ttl_us;
-		values[COL_TTL] = IntervalPGetDatum(span);
+		values[COL_TTL] = lease_interval_datum(hold->ttl_us);
 		nulls[COL_TTL] = false;
 	}
 	if (ttl && !RecoveryInProgress())
 	{
-		span = palloc0(sizeof(Interval));
-		span->time = hold->deadline_us - clock_now_us();
-		values[COL_REMAINING] = IntervalPGetDatum(span);
+		values[COL_REMAINING] = lease_interval_datum(hold->deadline_us - clock_now_us());
 		values[COL_DEADLINE] = TimestampTzGetDatum(clock_to_timestamp(hold->deadline_us));
 		nulls[COL_DEADLINE] = nulls[COL_REMAINING] = false;
 	}
