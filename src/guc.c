@@ -15,13 +15,17 @@
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
+#include "events.h"
 #include "guc.h"
 
 char	   *guc_databases = NULL;
 bool		guc_enabled = true;
-int			guc_max_runners = 16;
+int			guc_event_buffer = 1024;
 int			guc_fence_grace_ms = 0;
+char	   *guc_log_events = NULL;
+int			guc_max_runners = 16;
 char	   *guc_node_name = NULL;
+bool		guc_notify = false;
 bool		guc_session_leases = true;
 int			guc_shared_memory_mb = 256;
 
@@ -34,6 +38,16 @@ check_databases(char **value, void **extra, GucSource source)
 	if (SplitIdentifierString(pstrdup(*value ? *value : ""), ',', &names))
 		return true;
 	GUC_check_errdetail("It is not a list of names separated by commas. A name with other characters than letters, digits and _ is put in double quotes.");
+	return false;
+}
+
+/* Whether the text is one of the words that revenant.log_events knows, or a list of what event names begin with. */
+static bool
+check_log_events(char **value, void **extra, GucSource source)
+{
+	if (events_filter_is_valid(*value ? *value : ""))
+		return true;
+	GUC_check_errdetail("It is off, transitions, all, or a list of beginnings of event names separated by commas, such as leadership.lost, leadership.revoked.");
 	return false;
 }
 
@@ -70,11 +84,23 @@ guc_define(void)
 							 &guc_enabled, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 
+	DefineCustomIntVariable("revenant.event_buffer",
+							"How many of the latest events are kept in shared memory.",
+							"They are what revenant.events() shows; each takes about 1.6 kB.",
+							&guc_event_buffer, 1024, 16, 1024 * 1024,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+
 	DefineCustomIntVariable("revenant.fence_grace",
 							"How long after its lease lapsed a fenced transaction may stay open while somebody waits.",
 							"Its process is then terminated by who waits. 0 waits for ever.",
 							&guc_fence_grace_ms, 0, 0, PG_INT32_MAX,
 							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("revenant.log_events",
+							   "Which events are written to the log.",
+							   "off, transitions, all (renewals of elections, too), or a list of beginnings of their names.",
+							   &guc_log_events, "transitions",
+							   PGC_SIGHUP, GUC_LIST_INPUT, check_log_events, NULL, NULL);
 
 	DefineCustomIntVariable("revenant.max_runners",
 							"How many runners there may be at once, in all databases together.",
@@ -87,6 +113,12 @@ guc_define(void)
 							   "Empty: the host's name and the port.",
 							   &guc_node_name, "",
 							   PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("revenant.notify",
+							 "Sends events on the channel \"revenant\", too.",
+							 "A notification takes a lock of the whole server at commit, and LISTEN needs no privilege: it has names only.",
+							 &guc_notify, false,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("revenant.session_leases",
 							 "Allows leases in session scope.",

@@ -9,9 +9,12 @@
 
 extern char *guc_databases;
 extern bool guc_enabled;
-extern int	guc_max_runners;
+extern int	guc_event_buffer;
 extern int	guc_fence_grace_ms;
+extern char *guc_log_events;
+extern int	guc_max_runners;
 extern char *guc_node_name;
+extern bool guc_notify;
 extern bool guc_session_leases;
 extern int	guc_shared_memory_mb;
 

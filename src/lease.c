@@ -53,6 +53,7 @@
 #include "lease.h"
 #include "lease_api.h"
 #include "lease_entry.h"
+#include "lease_event.h"
 #include "lease_holder.h"
 #include "lease_note.h"
 #include "lease_row.h"
@@ -163,6 +164,7 @@ release_ttl(LeaseEntry *entry, const char *name, int64 token, int64 hold_off_us)
 	op = lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token);
 	op->hold.scope = LEASE_TTL;
 	op->hold_off_us = hold_off_us;
+	lease_tell_lost(name, &hold, "released");
 	return true;
 }
 
@@ -364,7 +366,10 @@ sweep_one(const char *name)
 	if (!lease_entry_is_taken(look->entry, &now) && lease_hold_has_row(&now))
 		swept = lease_row_delete(name, now.token, false);
 	if (swept)
+	{
 		lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(look->entry), now.token)->hold.scope = LEASE_TTL;
+		lease_tell_lost(name, &now, "expired");
+	}
 	lease_xact_forget(look);
 	return swept;
 }

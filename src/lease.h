@@ -40,6 +40,7 @@ typedef struct LeaseRequest
 	bool		shared;			/* session and transaction scope only */
 	bool		wait;			/* false: try */
 	int64		wait_us;		/* -1: as long as lock_timeout and statement_timeout allow */
+	bool		election;		/* LEASE_TTL: its changes of hands are events */
 	bool		trusted;		/* a task's own runner: the name may begin with task/ */
 } LeaseRequest;
 

@@ -36,6 +36,7 @@
 #include "guc.h"
 #include "lease.h"
 #include "lease_bound.h"
+#include "lease_event.h"
 #include "lease_holder.h"
 #include "lease_note.h"
 #include "lease_row.h"
@@ -378,10 +379,11 @@ take_hold(Target *target, const LeaseRequest *request, int64 until_us)
  * lapsed that long ago. The setting is a superuser's, so the right is lent.
  */
 static void
-end_fenced(Target *target, const LOCKTAG *fence_lock)
+end_fenced(const Target *target)
 {
+	LOCKTAG		fence_lock = lease_lock_fence(&target->key);
 	int			pids[128];
-	int			n = lease_wait_holders(fence_lock, pids, lengthof(pids));
+	int			n = lease_wait_holders(&fence_lock, pids, lengthof(pids));
 
 	for (int i = 0; i < n; i++)
 	{
@@ -392,33 +394,40 @@ end_fenced(Target *target, const LOCKTAG *fence_lock)
 	}
 }
 
-/* F of one name. False: not in time. */
+/* Until when what a hold that is over had fenced is waited for in patience; WAIT_FOREVER: without an end. */
+static int64
+grace_ends_us(const LeaseHold *lapsed)
+{
+	int64		since_us = clock_now_us();
+
+	if (guc_fence_grace_ms == 0 || lapsed->scope != LEASE_TTL)
+		return WAIT_FOREVER;
+	if (lapsed->deadline_us != 0)	/* else it ended with its session: nobody knows when */
+		since_us = Min(since_us, lapsed->deadline_us);
+	return since_us + guc_fence_grace_ms * US_PER_MS;
+}
+
+/* F of one name. False: not in time. Somebody who only tries ends what is fenced for too long, for the next try. */
 static bool
 take_fence(Target *target, const LeaseRequest *request, int64 until_us)
 {
 	LOCKTAG		fence_lock = lease_lock_fence(&target->key);
-	LOCKMODE	mode;
 	LeaseHold	lapsed;
+	int64		grace_us;
+	bool		patient;
 
-	/* who has a row to delete does that alone: it must be gone, durably, before any other grant commits */
 	lease_entry_snapshot(target->op->entry, &lapsed, NULL);
-	mode = request->shared && !lease_hold_has_row(&lapsed) ? TAKEOVER_SHARED : TAKEOVER_EXCLUSIVE;
-	target->fence_mode = mode;
-	if (guc_fence_grace_ms > 0 && request->wait && lapsed.scope == LEASE_TTL)
+	/* who has a row to delete does that alone: it must be gone, durably, before any other grant commits */
+	target->fence_mode = request->shared && !lease_hold_has_row(&lapsed) ? TAKEOVER_SHARED : TAKEOVER_EXCLUSIVE;
+	grace_us = grace_ends_us(&lapsed);
+	patient = grace_us == WAIT_FOREVER || (until_us != WAIT_FOREVER && until_us != 0 && until_us <= grace_us);
+	target->has_fence_lock = lease_wait_lock(&fence_lock, target->fence_mode, false,
+											 patient || until_us == 0 ? until_us : grace_us);
+	if (!target->has_fence_lock && !patient && clock_now_us() >= grace_us)
 	{
-		int64		grace_us = Min(lapsed.deadline_us, clock_now_us()) + guc_fence_grace_ms * US_PER_MS;
-
-		if (until_us == WAIT_FOREVER || grace_us < until_us)
-		{
-			target->has_fence_lock = lease_wait_lock(&fence_lock, mode, false, grace_us);
-			if (!target->has_fence_lock)
-				end_fenced(target, &fence_lock);
-			else
-				return true;
-		}
+		end_fenced(target);
+		target->has_fence_lock = lease_wait_lock(&fence_lock, target->fence_mode, false, until_us);
 	}
-	target->has_fence_lock = lease_wait_lock(&fence_lock,
-											 mode, false, until_us);
 	return target->has_fence_lock;
 }
 
@@ -497,6 +506,7 @@ grant(Target *target, const LeaseRequest *request, int64 token)
 		hold->deadline_us = clock_now_us() + request->ttl_us;
 		hold->lock_delay_us = request->lock_delay_us;
 		hold->bound = request->bound;
+		hold->election = request->election;
 	}
 	else
 		hold->note = lease_note_make(request->holder, request->metadata);
@@ -517,6 +527,10 @@ grant(Target *target, const LeaseRequest *request, int64 token)
 		lease_row_write(target->name, hold, request, lease_hold_has_row(&before));
 	else if (lease_hold_has_row(&before))
 		(void) lease_row_delete(target->name, before.token, false);
+	if (before.scope == LEASE_TTL)
+		lease_tell_lost(target->name, &before, "expired");
+	if (request->election)
+		lease_tell_claimed(target->name, hold, request->holder);
 }
 
 /*

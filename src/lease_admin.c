@@ -22,6 +22,7 @@
 #include "compat.h"
 #include "extension.h"
 #include "lease_api.h"
+#include "lease_event.h"
 #include "lease_holder.h"
 #include "lease_row.h"
 #include "lease_standing.h"
@@ -30,6 +31,9 @@
 /* How long revoke() waits for a process that it terminated, and how often it looks. */
 #define TERMINATE_WAIT_US (10 * US_PER_S)
 #define TERMINATE_LOOK_MS 10
+
+/* How often it looks for more of them. */
+#define TERMINATE_AGAIN_US (200 * US_PER_MS)
 
 /* The shared holds of one name. */
 typedef struct SharedHolds
@@ -75,20 +79,25 @@ static void
 exclude_fenced(const LeaseKey *key, bool terminate)
 {
 	LOCKTAG		fence_lock = lease_lock_fence(key);
-	int			pids[128];
-	int			n;
+	int64		until_us = 0;
 
-	if (lease_wait_lock(&fence_lock, TAKEOVER_EXCLUSIVE, false, 0))
-		return;
-	n = terminate ? lease_wait_holders(&fence_lock, pids, lengthof(pids)) : 0;
-	for (int i = 0; i < n; i++)
-		(void) terminate_process(pids[i]);
-	lease_wait_lock(&fence_lock, TAKEOVER_EXCLUSIVE, false, WAIT_FOREVER);
+	if (!terminate)
+		until_us = WAIT_FOREVER;
+	while (!lease_wait_lock(&fence_lock, TAKEOVER_EXCLUSIVE, false, until_us))
+	{
+		int			pids[128];
+		int			n = lease_wait_holders(&fence_lock, pids, lengthof(pids));
+
+		for (int i = 0; i < n; i++)
+			(void) terminate_process(pids[i]);
+		/* then again: one may have been fenced between the two looks */
+		until_us = clock_now_us() + TERMINATE_AGAIN_US;
+	}
 }
 
 /* Ends a hold of session or transaction scope with its process. Raises 55006. */
 static void
-revoke_process(const char *name, const LeaseKey *key, const LeaseHold *hold, bool terminate)
+revoke_process(const char *name, const LeaseKey *key, const LeaseHold *hold, const char *reason, bool terminate)
 {
 	LOCKTAG		hold_lock = lease_lock_hold(key);
 	int64		until_us = clock_now_us() + TERMINATE_WAIT_US;
@@ -120,11 +129,12 @@ revoke_process(const char *name, const LeaseKey *key, const LeaseHold *hold, boo
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
+	lease_tell_revoked(name, hold, reason);
 }
 
 /* Ends a ttl hold at commit; 0: it was over when its turn came. */
 static int64
-revoke_ttl(LeaseEntry *entry, const char *name, int64 token, bool terminate)
+revoke_ttl(LeaseEntry *entry, const char *name, int64 token, const char *reason, bool terminate)
 {
 	LeaseHold	hold;
 
@@ -132,12 +142,13 @@ revoke_ttl(LeaseEntry *entry, const char *name, int64 token, bool terminate)
 	if (lease_standing(entry, token, &hold) != STANDING_CURRENT || !lease_row_delete(name, token, true))
 		return 0;
 	lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token)->hold.scope = LEASE_TTL;
+	lease_tell_revoked(name, &hold, reason);
 	return token;
 }
 
 /* Ends whatever holds a name; the greatest token of what was ended, or 0. */
 static int64
-revoke_all(const char *name, bool terminate)
+revoke_all(const char *name, const char *reason, bool terminate)
 {
 	SharedHolds shared = {.holds = NIL};
 	LeaseOp    *look;
@@ -152,7 +163,7 @@ revoke_all(const char *name, bool terminate)
 	{
 		lease_entry_snapshot(look->entry, &now, &next);
 		if (lease_entry_is_live(look->entry, &now))
-			token = revoke_ttl(look->entry, name, now.token, terminate);
+			token = revoke_ttl(look->entry, name, now.token, reason, terminate);
 		else
 		{
 			LOCKTAG		hold_lock = lease_lock_hold(&shared.key);
@@ -161,7 +172,7 @@ revoke_all(const char *name, bool terminate)
 				now = next;		/* of a transaction that has not ended */
 			if (now.scope != LEASE_FREE && lease_hold_has_lock(&now, &hold_lock, HOLD_EXCLUSIVE))
 			{
-				revoke_process(name, &shared.key, &now, terminate);
+				revoke_process(name, &shared.key, &now, reason, terminate);
 				token = now.token;
 			}
 		}
@@ -172,7 +183,7 @@ revoke_all(const char *name, bool terminate)
 	{
 		LeaseHold  *hold = lfirst(cell);
 
-		revoke_process(name, &shared.key, hold, terminate);
+		revoke_process(name, &shared.key, hold, reason, terminate);
 		token = Max(token, hold->token);
 	}
 	return token;
@@ -199,13 +210,9 @@ SQL_FUNCTION(revenant_revoke)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("\"terminate\" must not be null")));
-	token = revoke_all(name, PG_GETARG_BOOL(2));
+	token = revoke_all(name, reason, PG_GETARG_BOOL(2));
 	if (token == 0)
 		PG_RETURN_NULL();
-	ereport(LOG,
-			(errmsg("lease \"%s\" was revoked by role \"%s\"", name, GetUserNameFromId(GetUserId(), false)),
-			 errdetail("It was held with token %lld.%s%s", (long long) token,
-					   reason ? " Reason: " : "", reason ? reason : "")));
 	PG_RETURN_INT64(token);
 }
 

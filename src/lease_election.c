@@ -24,6 +24,7 @@
 #include "clock.h"
 #include "extension.h"
 #include "lease_api.h"
+#include "lease_event.h"
 
 /* A candidate that does not lead asks again no sooner than this, and no later than a third of its ttl. */
 #define ASK_AGAIN_MIN_US (100 * US_PER_MS)
@@ -55,13 +56,18 @@ claim_result(FunctionCallInfo fcinfo, int64 token, const char *leader, int64 ref
 	return HeapTupleGetDatum(heap_form_tuple(result_descriptor(fcinfo), values, nulls));
 }
 
-/* Who leads instead, and when to ask again: when its time may be over, or at a third of one's own. */
+/*
+ * Who leads instead, and when to ask again: when its time may be over, or at a
+ * third of one's own. `candidate` or `token` says who asked.
+ */
 static Datum
-not_leading(FunctionCallInfo fcinfo, const char *election, int64 ttl_us)
+not_leading(FunctionCallInfo fcinfo, const char *election, const char *candidate, int64 token, int64 ttl_us)
 {
-	LeaseHold	hold;
+	LeaseHold	hold = {0};
 	char	   *leader = lease_who(election, &hold);
 	int64		after_us = ttl_us / 3;
+
+	lease_tell_rejected(election, token, &hold, candidate);
 
 	if (leader != NULL && hold.scope == LEASE_TTL)
 		after_us = Min(after_us, lease_hold_free_from(&hold) - clock_now_us());
@@ -76,7 +82,7 @@ not_leading(FunctionCallInfo fcinfo, const char *election, int64 ttl_us)
  */
 SQL_FUNCTION(revenant_claim)
 {
-	LeaseRequest request = {.function = "revenant.claim()",.scope = LEASE_TTL};
+	LeaseRequest request = {.function = "revenant.claim()",.scope = LEASE_TTL,.election = true};
 	int64		token;
 
 	request.name = lease_name_arg(fcinfo, 0);
@@ -94,7 +100,7 @@ SQL_FUNCTION(revenant_claim)
 				 errhint("Give a label by which people know it; it proves nothing.")));
 	token = lease_acquire(&request);
 	if (token == 0)
-		return not_leading(fcinfo, request.name, request.ttl_us);
+		return not_leading(fcinfo, request.name, request.holder, 0, request.ttl_us);
 	return claim_result(fcinfo, token, request.holder, request.ttl_us / 3);
 }
 
@@ -113,8 +119,10 @@ SQL_FUNCTION(revenant_refresh)
 
 	PreventCommandIfReadOnly(arg.function);
 	if (!token || lease_renew(&arg, 0) == 0)
-		return not_leading(fcinfo, arg.name, 3 * ASK_AGAIN_MIN_US);
+		return not_leading(fcinfo, arg.name, NULL, token ? arg.token : 0, 3 * ASK_AGAIN_MIN_US);
 	leader = lease_who(arg.name, &hold);
+	if (leader != NULL)
+		lease_tell_refreshed(arg.name, &hold);
 	return claim_result(fcinfo, arg.token, leader, leader == NULL ? ASK_AGAIN_MIN_US : Max(hold.ttl_us / 3, ASK_AGAIN_MIN_US));
 }
 

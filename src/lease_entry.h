@@ -39,6 +39,7 @@ typedef struct LeaseHold
 	uint8		scope;			/* LeaseScope; LEASE_FREE: no hold */
 	bool		bound;			/* LEASE_TTL: ends with its session, which has B */
 	bool		shared;			/* session, transaction: one of several, by a token of its own */
+	bool		election;		/* LEASE_TTL: by claim() */
 	uint16		set_size;		/* of the set of names that was acquired with this token */
 } LeaseHold;
 

@@ -84,6 +84,7 @@ hold_from_row(HeapTuple tuple, TupleDesc desc, LeaseHold *hold)
 	hold->role = (Oid) bigint_column(tuple, desc, LEASE_ROW_ROLE_OID);
 	hold->pid = DatumGetInt32(column(tuple, desc, LEASE_ROW_PID, &isnull));
 	hold->ttl_us = interval_column(tuple, desc, LEASE_ROW_TTL);
+	hold->election = DatumGetBool(column(tuple, desc, LEASE_ROW_ELECTION, &isnull));
 	hold->lock_delay_us = interval_column(tuple, desc, LEASE_ROW_LOCK_DELAY);
 	hold_off_us = interval_column(tuple, desc, LEASE_ROW_HOLD_OFF);
 	if (hold_off_us > 0)
@@ -164,6 +165,7 @@ lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *req
 	SET(LEASE_ROW_PID, Int32GetDatum(hold->pid));
 	SET(LEASE_ROW_TTL, lease_interval_datum(hold->ttl_us));
 	SET(LEASE_ROW_BOUND, BoolGetDatum(hold->bound));
+	SET(LEASE_ROW_ELECTION, BoolGetDatum(hold->election));
 	SET(LEASE_ROW_LOCK_DELAY, lease_interval_datum(hold->lock_delay_us));
 	SET_NULL(LEASE_ROW_HOLD_OFF);
 	if (request->metadata)

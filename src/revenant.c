@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 
 #include "ddl.h"
+#include "events.h"
 #include "extension.h"
 #include "guard.h"
 #include "guc.h"
@@ -34,6 +35,7 @@ _PG_init(void)
 		return;
 	guc_define();
 	shmem_install_hooks();
+	events_install_callbacks();
 	extension_install_callbacks();
 	lease_xact_install_callbacks();
 	guard_install_hooks();

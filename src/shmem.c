@@ -29,6 +29,7 @@
 #include "clock.h"
 #include "debug.h"
 #include "error.h"
+#include "events.h"
 #include "fence_state.h"
 #include "guc.h"
 #include "lease_entry.h"
@@ -105,6 +106,7 @@ static const struct
 	{clock_shmem_size, clock_shmem_init},
 	{lease_entry_shmem_size, lease_entry_shmem_init},
 	{worker_shmem_size, worker_shmem_init},
+	{events_shmem_size, events_shmem_init},
 #ifdef REVENANT_DEBUG
 	{debug_shmem_size, debug_shmem_init},
 #endif

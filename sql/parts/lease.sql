@@ -9,6 +9,7 @@ CREATE TABLE revenant.lease (
 	pid integer NOT NULL,
 	ttl interval NOT NULL,
 	bound boolean NOT NULL,
+	election boolean NOT NULL,
 	lock_delay interval NOT NULL,
 	hold_off interval,
 	metadata jsonb,

@@ -39,7 +39,9 @@ is(sql("SELECT revenant.is_current('x', $token)"), 't', 'a revocation that was r
 is(sql("SELECT revenant.revoke('x', 'it is stuck')"), $token, 'revoke returns the token');
 is(sql("SELECT revenant.is_current('x', $token)"), 'f', 'which is worth nothing any more');
 sqlstate('RV001', "SELECT revenant.fence('x', $token)", 'also for a fence');
-like(slurp_file($node->logfile), qr/lease "x" was revoked by role "\w+"\n.*it is stuck/, 'the log has the reason');
+like(slurp_file($node->logfile), qr/LOG:  leadership\.revoked: "x"\n.*it is stuck/, 'the log has the reason');
+is(sql("SELECT e.token || ' ' || (e.detail ->> 'reason') FROM revenant.events() AS e WHERE e.event = 'leadership.revoked' AND e.subject = 'x'"),
+	"$token it is stuck", 'and it is an event');
 like(sql("SELECT revenant.explain_lease('x')"), qr/is free/, 'and it is free');
 
 # --- past a fenced transaction
@@ -56,7 +58,9 @@ my $held = $session->query_safe("SELECT revenant.try_acquire('z')");
 sqlstate('55006', "SELECT revenant.revoke('z')", 'a session hold ends with its process only');
 is($session->query_safe("SELECT revenant.is_current('z', $held)"), 't', 'which goes on holding it');
 sqlstate('42501', "SET ROLE chief; SELECT revenant.revoke('z', terminate => true)", 'no admin ends a superuser\'s process');
-is(sql("SELECT revenant.revoke('z', terminate => true)"), $held, 'with terminate it ends it');
+is(sql("BEGIN; SELECT revenant.revoke('z', 'in the way', terminate => true); ROLLBACK"), $held, 'with terminate it ends it');
+is(sql("SELECT e.token || ' ' || (e.detail ->> 'reason') FROM revenant.events() AS e WHERE e.event = 'leadership.revoked' AND e.subject = 'z'"),
+	"$held in the way", 'which is an event, though the transaction was rolled back');
 is(sql("SELECT revenant.try_acquire('z') > $held"), 't', 'and is free when revoke returns');
 
 # --- fence_grace
@@ -69,7 +73,55 @@ is(sql("SELECT revenant.acquire('slow', ttl => '1 h', wait => '400 ms') IS NULL"
 is(sql("SET revenant.fence_grace = '100 ms'; SELECT revenant.acquire('slow', ttl => '1 h', wait => '1 min') > $token"),
 	't', 'with fence_grace who waits ends it and takes over');
 is(sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid"), '0', 'its process is gone');
+# somebody who only tries ends it, too, and gets it at a later try
+$slow = $node->background_psql('postgres', on_error_stop => 0);
+$token = sql("SELECT revenant.try_acquire('tried', ttl => '200 ms')");
+$slow->query_safe("BEGIN; SELECT revenant.fence('tried', $token)");
+ok($node->poll_query_until('postgres', "SELECT NOT revenant.is_current('tried', $token)"), 'a fenced lease lapses');
+is(sql("SELECT (revenant.claim('tried', 'one')).is_leader"), 'f', 'and cannot be claimed while the transaction is open');
+ok($node->poll_query_until('postgres', "SELECT (revenant.claim('tried', 'one')).is_leader FROM set_config('revenant.fence_grace', '100 ms', false)"),
+	'until fence_grace is over');
 sqlstate('42501', "SET ROLE worker; SET revenant.fence_grace = '1 s'", 'fence_grace is a superuser\'s');
+
+# --- events in the log and on the channel, as the settings say
+my $at = -s $node->logfile;
+my $heard = sql(q{LISTEN revenant; SELECT revenant.try_acquire('quiet', ttl => '1 h') IS NOT NULL; SELECT revenant.revoke('quiet') > 0});
+unlike($heard, qr/notification/, 'by default nobody is notified');
+$node->append_conf('postgresql.conf', "revenant.notify = on\nrevenant.log_events = 'leadership.lost, leadership.cl'");
+$node->reload;
+ok($node->poll_query_until('postgres', q{SELECT current_setting('revenant.notify') = 'on'}), 'reloaded');
+$at = -s $node->logfile;
+$heard = sql(q{
+	LISTEN revenant;
+	SELECT (revenant.claim('heard', 'secret label', '1 h')).token AS token \gset
+	SELECT (revenant.refresh('heard', :token)).is_leader;
+	BEGIN;
+	SELECT revenant.revoke('heard') = :token;
+	ROLLBACK;
+	BEGIN;
+	SELECT revenant.revoke('heard', 'secret reason') = :token;
+	COMMIT;});
+is(() = $heard =~ /Asynchronous notification/g, 2, 'a listener hears what committed') or diag($heard);
+like($heard, qr/\{"event": "leadership.claimed", "subject": "heard"\}.*\{"event": "leadership.revoked", "subject": "heard"\}/s, 'by name');
+unlike($heard, qr/secret|refreshed/, 'and no more than names');
+my $log = slurp_file($node->logfile, $at);
+like($log, qr/leadership\.claimed: "heard"/, 'the log has what begins as it was told');
+unlike($log, qr/leadership\.revoked: "heard"/, 'and nothing else');
+$node->append_conf('postgresql.conf', "revenant.log_events = all");
+$node->reload;
+ok($node->poll_query_until('postgres', q{SELECT current_setting('revenant.log_events') = 'all'}), 'reloaded');
+sql(q{SELECT (revenant.claim('counted', 'one', '1 h')).token AS token \gset
+	SELECT (revenant.refresh('counted', :token)).is_leader});
+like(slurp_file($node->logfile, $at), qr/leadership\.refreshed: "counted"/, 'all has renewals, too');
+
+# the ring keeps the latest ones
+$node->append_conf('postgresql.conf', "revenant.event_buffer = 16\nrevenant.notify = off");
+my $seen = sql('SELECT max(seq) FROM revenant.events()');
+$node->restart;
+is(sql('SELECT count(*) FROM revenant.events()'), '0', 'a restart empties the ring');
+sql(q{DO $$ BEGIN FOR i IN 1 .. 40 LOOP PERFORM revenant.try_acquire('ring ' || i, ttl => '1 h'); COMMIT; PERFORM revenant.revoke('ring ' || i); COMMIT; END LOOP; END $$});
+is(sql("SELECT count(*) || ' ' || min(subject) || ' ' || max(subject) FROM revenant.events($seen)"), '16 ring 25 ring 40',
+	'which keeps as many as it has places, numbered on');
 
 $node->stop;
 done_testing();

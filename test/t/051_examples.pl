@@ -30,7 +30,11 @@ diag('not tested: ' . (@programs > 1 ? 'nothing' : $programs[0][0] eq 'node' ? '
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
-$node->append_conf('postgresql.conf', 'log_statement = none');
+$node->append_conf('postgresql.conf', <<'END');
+log_statement = none
+# one that is paused in the middle of a fenced transaction keeps everybody out until that ends
+revenant.fence_grace = 500ms
+END
 $node->start;
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }

@@ -1,0 +1,434 @@
+/*-------------------------------------------------------------------------
+ *
+ * events.c
+ *	  What happened last: a ring in shared memory, the log, and NOTIFY.
+ *
+ * An event is about a transition, never about a renewal. One that a
+ * transaction causes is kept by it and told when it commits; what a savepoint
+ * that was rolled back caused is not told.
+ *
+ * NOTES
+ *	  The ring is a cache like everything in shared memory: a restart empties
+ *	  it. Its numbers begin with the time of the start, so that they only grow,
+ *	  and who asks for what came since a number misses nothing for having asked
+ *	  before a restart.
+ *
+ *	  The commit callback only copies what was made ready before. The log and
+ *	  NOTIFY can fail, and come before the commit: with a commit that fails at
+ *	  its very end the log then tells of something that did not happen.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "commands/async.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+#include "utils/jsonb.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "events.h"
+#include "extension.h"
+#include "guc.h"
+#include "lease.h"
+
+#define CHANNEL "revenant"
+#define PHASE_MAX 32
+#define DETAIL_MAX 1024
+#define VALUE_MAX 256			/* bytes of one value in the detail */
+
+/* One event in the ring. Fixed in size, so that a commit callback can write it. */
+typedef struct Record
+{
+	int64		seq;
+	TimestampTz at;
+	Oid			database;
+	Oid			role;
+	int64		token;
+	int			pid;
+	EventKind	kind;
+	char		phase[PHASE_MAX];
+	char		subject[LEASE_NAME_MAX + 1];
+	char		detail[DETAIL_MAX]; /* JSON; empty: none */
+} Record;
+
+typedef struct Ring
+{
+	int			tranche;
+	LWLock		lock;			/* all below; nothing is taken while it is held */
+	int64		last;			/* the newest number */
+	int64		first;			/* the number that the oldest record had when the ring was empty */
+	Record		records[FLEXIBLE_ARRAY_MEMBER];
+} Ring;
+
+static Ring *ring = NULL;
+
+/* What this transaction will tell at commit, newest first, in TopTransactionContext. */
+typedef struct Pending
+{
+	struct Pending *previous;
+	int			nest_level;
+	Record		record;
+} Pending;
+
+static Pending *pending = NULL;
+
+static const char *const names[] = {
+	[EVENT_LEADERSHIP_CLAIMED] = "leadership.claimed",
+	[EVENT_LEADERSHIP_REFRESHED] = "leadership.refreshed",
+	[EVENT_LEADERSHIP_REJECTED] = "leadership.rejected",
+	[EVENT_LEADERSHIP_LOST] = "leadership.lost",
+	[EVENT_LEADERSHIP_REVOKED] = "leadership.revoked",
+};
+
+/* What this file needs in the fixed segment, in bytes. */
+Size
+events_shmem_size(void)
+{
+	return add_size(offsetof(Ring, records), mul_size(guc_event_buffer, sizeof(Record)));
+}
+
+/* Called by shmem.c at every start of shared memory. */
+void
+events_shmem_init(void *place, bool found)
+{
+	ring = place;
+	if (!found)
+	{
+		ring->tranche = LWLockNewTrancheId();
+		LWLockInitialize(&ring->lock, ring->tranche);
+		ring->first = ring->last = (int64) GetCurrentTimestamp();
+	}
+	LWLockRegisterTranche(ring->tranche, "RevenantEvents");
+}
+
+/* What happens so often that it is not worth a place in the ring. */
+static bool
+is_transition(EventKind kind)
+{
+	return kind != EVENT_LEADERSHIP_REFRESHED;
+}
+
+/* The next item of a list, which is moved behind it; NULL: there is none. */
+static const char *
+next_item(const char **list, size_t *length)
+{
+	const char *item = *list + strspn(*list, ", ");
+
+	*length = strcspn(item, ", ");
+	*list = item + *length;
+	return *length > 0 ? item : NULL;
+}
+
+/* Whether revenant.log_events may have this value: each item of a list must be the beginning of some event's name. */
+bool
+events_filter_is_valid(const char *filter)
+{
+	const char *item;
+	size_t		length;
+	int			items = 0;
+
+	if (strcmp(filter, "off") == 0 || strcmp(filter, "transitions") == 0 || strcmp(filter, "all") == 0)
+		return true;
+	while ((item = next_item(&filter, &length)) != NULL)
+	{
+		int			kind = 0;
+
+		while (kind < (int) lengthof(names) && strncmp(names[kind], item, length) != 0)
+			kind++;
+		if (kind == lengthof(names))
+			return false;
+		items++;
+	}
+	return items > 0;
+}
+
+/* Whether revenant.log_events wants this kind in the log. */
+static bool
+is_logged(EventKind kind)
+{
+	const char *wanted = guc_log_events;
+	const char *item;
+	size_t		length;
+
+	if (strcmp(wanted, "off") == 0)
+		return false;
+	if (strcmp(wanted, "all") == 0)
+		return true;
+	if (strcmp(wanted, "transitions") == 0)
+		return is_transition(kind);
+	while ((item = next_item(&wanted, &length)) != NULL)
+	{
+		if (strncmp(names[kind], item, length) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Appends a value as JSON, cut where it is too long for the ring. */
+static void
+append_value(StringInfo json, const char *value)
+{
+	int			length = pg_mbcliplen(value, strlen(value), VALUE_MAX);
+
+	escape_json(json, pnstrdup(value, length));
+}
+
+static void
+fill_detail(Record *record, const Event *event)
+{
+	StringInfoData json;
+
+	initStringInfo(&json);
+	for (int i = 0; i + 1 < (int) lengthof(event->detail) && event->detail[i] != NULL; i += 2)
+	{
+		if (event->detail[i + 1] == NULL)
+			continue;
+		appendStringInfoString(&json, json.len == 0 ? "{" : ", ");
+		escape_json(&json, event->detail[i]);
+		appendStringInfoString(&json, ": ");
+		append_value(&json, event->detail[i + 1]);
+	}
+	if (json.len > 0)
+		appendStringInfoChar(&json, '}');
+	/* half a document is none; only values full of control characters come here */
+	if (json.len < DETAIL_MAX)
+		strlcpy(record->detail, json.data, DETAIL_MAX);
+	pfree(json.data);
+}
+
+static void
+fill(Record *record, const Event *event)
+{
+	memset(record, 0, sizeof(*record));
+	record->at = GetCurrentTimestamp();
+	record->database = MyDatabaseId;
+	record->role = event->role;
+	record->token = event->token;
+	record->pid = MyProcPid;
+	record->kind = event->kind;
+	strlcpy(record->phase, event->phase ? event->phase : "", PHASE_MAX);
+	strlcpy(record->subject, event->subject, sizeof(record->subject));
+	fill_detail(record, event);
+}
+
+/* The log, and NOTIFY where there is a transaction that can carry it. May raise. */
+static void
+announce(const Record *record)
+{
+	if (is_logged(record->kind))
+		ereport(LOG,
+				(errmsg("%s: \"%s\"", names[record->kind], record->subject),
+				 record->token != 0 ? errdetail("Token %lld.%s%s", (long long) record->token,
+												record->detail[0] ? " " : "", record->detail) :
+				 record->detail[0] ? errdetail("%s", record->detail) : 0));
+	if (guc_notify && is_transition(record->kind) && IsTransactionState() && !RecoveryInProgress())
+	{
+		StringInfoData payload;
+
+		/* names only: LISTEN needs no privilege */
+		initStringInfo(&payload);
+		appendStringInfoString(&payload, "{\"event\": ");
+		escape_json(&payload, names[record->kind]);
+		appendStringInfoString(&payload, ", \"subject\": ");
+		escape_json(&payload, record->subject);
+		appendStringInfoChar(&payload, '}');
+		Async_Notify(CHANNEL, payload.data);
+		pfree(payload.data);
+	}
+}
+
+/* Never raises. */
+static void
+put(const Record *record)
+{
+	LWLockAcquire(&ring->lock, LW_EXCLUSIVE);
+	ring->last++;
+	ring->records[ring->last % guc_event_buffer] = *record;
+	ring->records[ring->last % guc_event_buffer].seq = ring->last;
+	LWLockRelease(&ring->lock);
+}
+
+/*
+ * Tells something that happened whatever becomes of this transaction. Takes
+ * the ring's lock alone.
+ */
+void
+event_now(const Event *event)
+{
+	Record	   *record;
+
+	if (!is_transition(event->kind) && !is_logged(event->kind))
+		return;
+	record = palloc(sizeof(Record));
+	fill(record, event);
+	announce(record);
+	if (is_transition(event->kind))
+		put(record);
+	pfree(record);
+}
+
+/* Tells something that this transaction does, when it commits. Once for each kind, subject and token. */
+void
+event_at_commit(const Event *event)
+{
+	Pending    *added;
+
+	for (Pending *old = pending; old != NULL; old = old->previous)
+	{
+		if (old->record.kind == event->kind && old->record.token == event->token &&
+			strcmp(old->record.subject, event->subject) == 0)
+			return;
+	}
+	added = MemoryContextAlloc(TopTransactionContext, sizeof(Pending));
+	fill(&added->record, event);
+	added->nest_level = GetCurrentTransactionNestLevel();
+	added->previous = pending;
+	pending = added;
+}
+
+/* The list is newest first; what happened first is told first. */
+static void
+reverse(void)
+{
+	Pending    *reversed = NULL;
+
+	while (pending != NULL)
+	{
+		Pending    *next = pending->previous;
+
+		pending->previous = reversed;
+		reversed = pending;
+		pending = next;
+	}
+	pending = reversed;
+}
+
+static void
+on_xact_end(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			reverse();
+			for (Pending *told = pending; told != NULL; told = told->previous)
+				announce(&told->record);
+			break;
+		case XACT_EVENT_COMMIT:
+			for (Pending *told = pending; told != NULL; told = told->previous)
+				put(&told->record);
+			pending = NULL;
+			break;
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			pending = NULL;
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+	{
+		for (Pending *told = pending; told != NULL && told->nest_level >= level; told = told->previous)
+			told->nest_level = level - 1;
+	}
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		while (pending != NULL && pending->nest_level >= level)
+			pending = pending->previous;
+	}
+}
+
+/* Called once, by _PG_init under shared_preload_libraries. */
+void
+events_install_callbacks(void)
+{
+	RegisterXactCallback(on_xact_end, NULL);
+	RegisterSubXactCallback(on_subxact_end, NULL);
+}
+
+/* Copies of what the ring has of this database after `since`, oldest first. */
+static Record *
+copy_records(int64 since, int *count)
+{
+	Record	   *copies = palloc_extended((Size) guc_event_buffer * sizeof(Record), MCXT_ALLOC_HUGE);
+	int64		seq;
+	int			n = 0;
+
+	LWLockAcquire(&ring->lock, LW_SHARED);
+	seq = Min(Max(Max(since, ring->first), ring->last - guc_event_buffer), ring->last) + 1;
+	for (; seq <= ring->last; seq++)
+	{
+		const Record *record = &ring->records[seq % guc_event_buffer];
+
+		if (record->database == MyDatabaseId)
+			copies[n++] = *record;
+	}
+	LWLockRelease(&ring->lock);
+	*count = n;
+	return copies;
+}
+
+/*
+ * revenant.events(since)
+ *
+ * The latest events of this database with a number above `since`, oldest
+ * first. Token and detail only for members of the role that they are about
+ * and for admins. Works on a standby, which tells what happened there.
+ */
+SQL_FUNCTION(revenant_events)
+{
+	enum
+	{
+		COL_SEQ, COL_AT, COL_EVENT, COL_SUBJECT, COL_PHASE, COL_TOKEN, COL_NODE, COL_PID, COL_DETAIL, COLUMNS
+	};
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int64		since = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0);
+	bool		admin = extension_role_is_admin(GetUserId());
+	int			count;
+	Record	   *records = copy_records(since, &count);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < count; i++)
+	{
+		const Record *record = &records[i];
+		bool		privileged = admin ||
+			(OidIsValid(record->role) && is_member_of_role(GetUserId(), record->role));
+		Datum		values[COLUMNS];
+		bool		nulls[COLUMNS] = {false};
+
+		memset(values, 0, sizeof(values));
+		values[COL_SEQ] = Int64GetDatum(record->seq);
+		values[COL_AT] = TimestampTzGetDatum(record->at);
+		values[COL_EVENT] = CStringGetTextDatum(names[record->kind]);
+		values[COL_SUBJECT] = CStringGetTextDatum(record->subject);
+		nulls[COL_PHASE] = record->phase[0] == '\0';
+		if (!nulls[COL_PHASE])
+			values[COL_PHASE] = CStringGetTextDatum(record->phase);
+		values[COL_TOKEN] = Int64GetDatum(record->token);
+		nulls[COL_TOKEN] = record->token == 0 || !privileged;
+		values[COL_NODE] = CStringGetTextDatum(guc_effective_node_name());
+		values[COL_PID] = Int32GetDatum(record->pid);
+		nulls[COL_DETAIL] = record->detail[0] == '\0' || !privileged;
+		if (!nulls[COL_DETAIL])
+			values[COL_DETAIL] = DirectFunctionCall1(jsonb_in, CStringGetDatum(record->detail));
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	pfree(records);
+	return (Datum) 0;
+}
