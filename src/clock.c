@@ -3,8 +3,8 @@
  * clock.c
  *	  The monotonic clock that every deadline is on.
  *
- * Two things are kept in shared memory: since when this server accepts
- * writes, and, in a debug build, how far a test has moved the clock.
+ * Kept in shared memory: since when this server accepts writes, a number for
+ * this start of it, and, in a debug build, how far a test has moved the clock.
  *
  * NOTES
  *	  CLOCK_MONOTONIC is common to all processes of a machine, is not stepped,
@@ -29,6 +29,7 @@
 typedef struct ClockShared
 {
 	pg_atomic_uint64 writable_since;	/* 0: not that anybody noticed */
+	int64		server_start;	/* another number at each start, never 0 */
 	pg_atomic_uint64 moved; /* debug builds: what tests added, in us */
 } ClockShared;
 
@@ -49,6 +50,9 @@ clock_shmem_init(void *place, bool found)
 	if (!found)
 	{
 		pg_atomic_init_u64(&shared->writable_since, 0);
+		if (!pg_strong_random(&shared->server_start, sizeof(shared->server_start)))
+			shared->server_start = (int64) GetCurrentTimestamp();
+		shared->server_start |= 1;
 		pg_atomic_init_u64(&shared->moved, 0);
 	}
 }
@@ -100,6 +104,13 @@ clock_writable_since_us(void)
 {
 	clock_note_writable();
 	return (int64) pg_atomic_read_u64(&shared->writable_since);
+}
+
+/* Which start of the server this is: a deadline on the monotonic clock that was written down is void after another one. */
+int64
+clock_server_start(void)
+{
+	return shared->server_start;
 }
 
 #ifdef REVENANT_DEBUG

@@ -19,5 +19,6 @@ extern int64 clock_now_us(void);
 extern TimestampTz clock_to_timestamp(int64 monotonic_us);
 extern void clock_note_writable(void);
 extern int64 clock_writable_since_us(void);
+extern int64 clock_server_start(void);
 
 #endif							/* REVENANT_CLOCK_H */

@@ -63,6 +63,18 @@
 #include "row.h"
 #include "task.h"
 
+/* There is no room for the deadline in shared memory: it goes into the row, and counts from the commit on. */
+static int64
+renew_row(LeaseEntry *entry, const char *name, const LeaseHold *hold, int64 ttl_us)
+{
+	int64		deadline_us = Max(hold->deadline_us, clock_now_us() + (ttl_us == 0 ? hold->ttl_us : ttl_us));
+
+	if (!lease_row_renew(name, hold->token, ttl_us, deadline_us))
+		return 0;
+	lease_xact_add(LEASE_OP_LENGTHEN, lease_entry_pin_again(entry), hold->token);
+	return deadline_us;
+}
+
 /*
  * renew: the deadline moves to now + ttl, never nearer. Returns the new one on
  * the monotonic clock, 0 when the lease is lost, PG_INT64_MAX for one without
@@ -89,16 +101,25 @@ renew(LeaseEntry *entry, const char *name, int64 token, int64 ttl_us)
 					 errdetail("It is held in %s scope.", hold.scope == LEASE_SESSION ? "session" : "transaction")));
 		return PG_INT64_MAX;
 	}
-	if (ttl_us > hold.ttl_us)
+	if (ttl_us > hold.ttl_us || lease_is_kept_by_row(entry))
 	{
-		/* the row's ttl is what a restart relies on */
+		bool		by_row;
+
 		lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
-		if (lease_standing(entry, token, &hold) != STANDING_CURRENT ||
-			!lease_row_lengthen(name, token, ttl_us))
+		by_row = lease_settle_fenced(entry, name);
+		if (lease_standing(entry, token, &hold) != STANDING_CURRENT)
 			return 0;
-		lease_xact_add(LEASE_OP_LENGTHEN, lease_entry_pin_again(entry), token)->hold.ttl_us = ttl_us;
+		if (by_row)
+			return renew_row(entry, name, &hold, ttl_us);
+		/* the row's ttl is what a restart relies on */
+		if (ttl_us > hold.ttl_us)
+		{
+			if (!lease_row_lengthen(name, token, ttl_us))
+				return 0;
+			lease_xact_add(LEASE_OP_LENGTHEN, lease_entry_pin_again(entry), token)->hold.ttl_us = ttl_us;
+		}
 	}
-	else if (ttl_us == 0)
+	if (ttl_us == 0)
 		ttl_us = hold.ttl_us;
 
 	mine = lease_xact_find(LEASE_OP_ACQUIRE, entry, token);
@@ -158,6 +179,7 @@ release_ttl(LeaseEntry *entry, const char *name, int64 token, int64 hold_off_us)
 
 	lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
 	DEBUG_POINT("lease-before-release");
+	(void) lease_settle_fenced(entry, name);
 	if (lease_standing(entry, token, &hold) != STANDING_CURRENT ||
 		!(hold_off_us > 0 ? lease_row_hold_off(name, &hold, hold_off_us) : lease_row_delete(name, token, true)))
 		return false;
@@ -211,6 +233,8 @@ fence(LeaseEntry *entry, const char *name, int64 token)
 	shared = mine != NULL ? mine->hold.shared : lease_holder_find(&entry->key, token, &hold);
 	lease_wait_lock(&fence_lock, shared ? FENCE_BY_SHARED : FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
 	DEBUG_POINT("lease-after-fence-lock");
+	if (!shared)
+		(void) lease_settle_fenced(entry, name);
 	why = lease_standing(entry, token, &hold);
 	if (why != STANDING_CURRENT)
 		lease_raise_not_current(entry, name, token, why, &hold);
@@ -306,103 +330,6 @@ lease_await_change(const char *name, int64 seen, int64 until_us)
 	number = (int64) lease_entry_changes(entry);
 	lease_xact_forget(look);
 	return number;
-}
-
-/* Names whose row has lapsed, for the sweep. */
-typedef struct SweepState
-{
-	List	   *names;
-	int			limit;
-} SweepState;
-
-static void
-collect_lapsed(const LeaseRow *row, void *arg)
-{
-	SweepState *state = arg;
-	LeaseKey	key;
-	LeaseEntry *entry;
-	LeaseHold	now = row->hold;
-
-	if (list_length(state->names) >= state->limit)
-		return;
-	lease_key_make(&key, row->name);
-	entry = lease_entry_pin(&key, row->name, LEASE_PIN_EXISTING);
-	if (entry != NULL)
-	{
-		if (entry->settled)
-			lease_entry_snapshot(entry, &now, NULL);
-		lease_entry_unpin(entry);
-	}
-	/* a guess is enough here: sweep_one() looks again */
-	if (lease_hold_has_row(&now) &&
-		(lease_hold_free_from(&now) <= clock_now_us() || lease_hold_lost_its_session(&now, &key)))
-		state->names = lappend(state->names, row->name);
-}
-
-/* Removes one lapsed lease, if nobody is at it. */
-static bool
-sweep_one(const char *name)
-{
-	LeaseKey	key;
-	LeaseOp    *look;
-	LeaseHold	now;
-	LOCKTAG		hold_lock,
-				fence_lock;
-	bool		swept = false;
-
-	lease_key_make(&key, name);
-	hold_lock = lease_lock_hold(&key);
-	fence_lock = lease_lock_fence(&key);
-	if (!lease_wait_lock(&hold_lock, ExclusiveLock, false, 0))
-		return false;
-	if (!lease_wait_lock(&fence_lock, TAKEOVER_EXCLUSIVE, false, 0))
-	{
-		lease_unlock(&hold_lock, ExclusiveLock, false);
-		return false;
-	}
-	look = lease_find_entry(&key, name);
-	if (look == NULL)
-		return false;
-	if (!lease_entry_is_taken(look->entry, &now) && lease_hold_has_row(&now))
-		swept = lease_row_delete(name, now.token, false);
-	if (swept)
-	{
-		lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(look->entry), now.token)->hold.scope = LEASE_TTL;
-		lease_tell_lost(name, &now, "expired");
-	}
-	lease_xact_forget(look);
-	return swept;
-}
-
-/* Gives back shared memory that nobody needs any more. Called by the supervisor, in a transaction. */
-void
-lease_purge(void)
-{
-	AcceptInvalidationMessages();	/* the extension may have been made anew */
-	lease_entry_purge(MyDatabaseId, extension_get()->extension);
-	lease_holder_purge(MyDatabaseId);
-}
-
-/*
- * Removes at most `limit` leases that lapsed and that nobody asks for. Called
- * by the supervisor, in a transaction of its own that then commits, flushed.
- * Returns how many were removed. Takes H and F of each conditionally.
- */
-int
-lease_sweep(int limit)
-{
-	SweepState	state = {NIL, limit};
-	int			swept = 0;
-	ListCell   *cell;
-
-	lease_row_visit(false, collect_lapsed, &state);
-	foreach(cell, state.names)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (sweep_one(lfirst(cell)))
-			swept++;
-	}
-	return swept;
 }
 
 /* revenant.renew(): see lease_api.c. The new deadline on the monotonic clock; 0: lost; PG_INT64_MAX: none. */

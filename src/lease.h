@@ -48,8 +48,11 @@ typedef struct LeaseRequest
 extern int64 lease_acquire(const LeaseRequest *request);	/* the token, or 0: not free (in time) */
 extern int64 lease_held_token(const char *name);
 extern bool lease_session_holds(const char *name, int64 token);
-extern int	lease_sweep(int limit); /* within a transaction; how many lapsed rows were removed */
-extern void lease_purge(void);	/* within a transaction */
+
+/* lease_sweep.c; each but the last within a transaction */
+extern void lease_sweep_look(void);
+extern int	lease_sweep_some(int limit);
+extern void lease_purge(void);
 extern void lease_forget_database(Oid database);
 
 #endif							/* REVENANT_LEASE_H */

@@ -224,7 +224,10 @@ is_repeated(const Target *target, const LeaseRequest *request)
 	LeaseHold	hold;
 	int64		token;
 
-	return request->request_id != NULL && request->scope == LEASE_TTL &&
+	if (request->request_id == NULL || request->scope != LEASE_TTL)
+		return false;
+	lease_settle(target->op->entry, target->name);
+	return
 		lease_row_is_request(target->name, request, &token) &&
 		lease_standing(target->op->entry, token, &hold) == STANDING_CURRENT &&
 		(!hold.bound || lease_hold_is_mine(&hold));
@@ -448,6 +451,7 @@ take_fences(Target *targets, int count, const LeaseRequest *request, int64 until
 	{
 		LeaseHold	now;
 
+		(void) lease_settle_fenced(targets[i].op->entry, targets[i].name);
 		if (!lease_entry_is_taken(targets[i].op->entry, &now))
 			continue;
 		give_back_fences(targets, count);	/* nobody sleeps with F */

@@ -38,6 +38,7 @@
 #include "lease_bound.h"
 #include "lease_entry.h"
 #include "lease_holder.h"
+#include "lease_local.h"
 #include "lease_note.h"
 #include "locktag.h"
 #include "shmem.h"
@@ -215,8 +216,9 @@ lease_entry_changes(LeaseEntry *entry)
 	return number;
 }
 
-static void
-entry_init(LeaseEntry *entry, const char *name, dsa_pointer name_place)
+/* Makes an empty entry; its key is there already. `name_place` has the name, without an end. */
+void
+lease_entry_init(LeaseEntry *entry, const char *name, dsa_pointer name_place)
 {
 	pg_atomic_init_u32(&entry->pins, 0);
 	SpinLockInit(&entry->mutex);
@@ -234,13 +236,43 @@ static LeaseEntry *
 pin_existing(const LeaseKey *key)
 {
 	dshash_table *table = shmem_table(SHARED_LEASES);
-	LeaseEntry *entry = dshash_find(table, key, false);
+	LeaseEntry *entry = lease_local_find(key);
 
+	if (entry != NULL)
+		return lease_entry_pin_again(entry);
+	entry = dshash_find(table, key, false);
 	if (entry == NULL)
 		return NULL;
 	pg_atomic_fetch_add_u32(&entry->pins, 1);
 	dshash_release_lock(table, entry);
 	return entry;
+}
+
+/* There is no room: one of this process's own, unless one in shared memory came meanwhile. */
+static LeaseEntry *
+pin_local(const LeaseKey *key, const char *name)
+{
+	LeaseEntry *entry;
+
+	lease_local_will_exist();
+	entry = pin_existing(key);
+	return entry != NULL ? entry : lease_entry_pin_again(lease_local_make(key, name));
+}
+
+/*
+ * Whether an entry in shared memory that is settled speaks for the same name as
+ * this one, which is of this process alone. Nobody settles one while the caller has F.
+ */
+bool
+lease_entry_is_outdated(const LeaseEntry *local)
+{
+	dshash_table *table = shmem_table(SHARED_LEASES);
+	LeaseEntry *entry = dshash_find(table, &local->key, false);
+	bool		settled = entry != NULL && entry->settled;
+
+	if (entry != NULL)
+		dshash_release_lock(table, entry);
+	return settled;
 }
 
 /* Raises 53200. */
@@ -297,10 +329,17 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 	dsa_pointer name_place;
 	bool		found;
 
+	if (entry != NULL && how == LEASE_PIN_CREATE && lease_entry_is_local(entry))
+	{
+		lease_entry_unpin(entry);
+		raise_no_room();		/* what others must see cannot be in memory of ours */
+	}
 	if (entry != NULL || how == LEASE_PIN_EXISTING)
 		return entry;
 	if (how == LEASE_PIN_CREATE)
 		lease_entry_need_room(ENTRY_BYTES + NAME_BYTES(strlen(name)));
+	else if (!shmem_has_room_to_load(ENTRY_BYTES + NAME_BYTES(strlen(name))))
+		return pin_local(key, name);
 
 	name_place = lease_entry_allocate(strlen(name));
 	memcpy(dsa_get_address(shmem_area(), name_place), name, strlen(name));
@@ -316,7 +355,7 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 	PG_END_TRY();
 	if (!found)
 	{
-		entry_init(entry, name, name_place);
+		lease_entry_init(entry, name, name_place);
 		shmem_account(ENTRY_BYTES + NAME_BYTES(entry->name_len));
 	}
 	pg_atomic_fetch_add_u32(&entry->pins, 1);
@@ -338,8 +377,11 @@ lease_entry_pin_again(LeaseEntry *entry)
 void
 lease_entry_unpin(LeaseEntry *entry)
 {
+	bool		local = lease_entry_is_local(entry);	/* without our pin a shared one may be gone */
+
 	Assert(pg_atomic_read_u32(&entry->pins) > 0);
-	pg_atomic_fetch_sub_u32(&entry->pins, 1);
+	if (pg_atomic_fetch_sub_u32(&entry->pins, 1) == 1 && local)
+		lease_local_drop(entry);
 }
 
 /* Notes that an entry may be of no use any more. Never raises; before the last unpin. */
@@ -453,18 +495,12 @@ lease_entry_purge(Oid database, Oid keep_instance)
 	dshash_seq_term(&scan);
 }
 
-/* A database or its extension is gone: nothing of its leases is true any more. Called by workers. */
-void
-lease_forget_database(Oid database)
-{
-	lease_entry_purge(database, InvalidOid);
-	lease_holder_purge(database);
-}
-
 /* The name of an entry that is pinned or locked, palloc'd. */
 const char *
 lease_entry_name(const LeaseEntry *entry)
 {
+	if (lease_entry_is_local(entry))
+		return lease_local_name(entry);
 	return pnstrdup(dsa_get_address(shmem_area(), entry->name), entry->name_len);
 }
 
@@ -541,26 +577,45 @@ lease_entry_is_taken(LeaseEntry *entry, LeaseHold *now)
 	return taken && !lease_hold_lost_its_session(now, &entry->key);
 }
 
-/* How many session holds of this database are this process's and stand. Reads the whole table. */
-int
-lease_entry_count_mine(void)
+/*
+ * Calls `visit` for each entry of this database and the present instance. The
+ * entry's partition is locked, shared, so `visit` asks for no entry by name.
+ */
+void
+lease_entry_visit(void (*visit) (LeaseEntry *entry, void *arg), void *arg)
 {
+	Oid			instance = extension_get()->extension;
 	dshash_seq_status scan;
 	LeaseEntry *entry;
-	int			count = 0;
 
 	dshash_seq_init(&scan, shmem_table(SHARED_LEASES), false);
 	while ((entry = dshash_seq_next(&scan)) != NULL)
 	{
-		LeaseHold	now;
-		LOCKTAG		tag = lease_lock_hold(&entry->key);
-
-		lease_entry_snapshot(entry, &now, NULL);
-		if (now.scope == LEASE_SESSION && lease_hold_is_mine(&now) &&
-			compat_lock_held_by_me(&tag, ExclusiveLock))
-			count++;
+		if (entry->key.database == MyDatabaseId && entry->key.instance == instance)
+			visit(entry, arg);
 	}
 	dshash_seq_term(&scan);
+}
+
+static void
+count_mine(LeaseEntry *entry, void *arg)
+{
+	LeaseHold	now;
+	LOCKTAG		tag = lease_lock_hold(&entry->key);
+
+	lease_entry_snapshot(entry, &now, NULL);
+	if (now.scope == LEASE_SESSION && lease_hold_is_mine(&now) &&
+		compat_lock_held_by_me(&tag, ExclusiveLock))
+		(*(int *) arg)++;
+}
+
+/* How many session holds of this database are this process's and stand. Reads the whole table. */
+int
+lease_entry_count_mine(void)
+{
+	int			count = 0;
+
+	lease_entry_visit(count_mine, &count);
 	return count;
 }
 
@@ -588,6 +643,23 @@ lease_entry_set_free(LeaseEntry *entry, int64 token, int64 delayed_until_us)
 	SpinLockRelease(&entry->mutex);
 	lease_note_discard(&entry->key, note);
 	lease_entry_note_change(entry);
+}
+
+/*
+ * What was released by an entry of this process alone is told to who made one in
+ * shared memory meanwhile, and may sleep there. In a commit callback; never raises.
+ */
+void
+lease_entry_tell_shared(const LeaseEntry *local, int64 token)
+{
+	dshash_table *table = shmem_table(SHARED_LEASES);
+	LeaseEntry *entry = dshash_find(table, &local->key, false);
+
+	if (entry == NULL)
+		return;
+	if (!entry->settled)
+		lease_entry_set_free(entry, token, 0);
+	dshash_release_lock(table, entry);
 }
 
 /*

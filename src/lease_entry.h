@@ -76,15 +76,17 @@ typedef enum LeasePin
 {
 	LEASE_PIN_EXISTING,
 	LEASE_PIN_CREATE,
-	LEASE_PIN_LOAD				/* as CREATE, also from what is kept in reserve */
+	LEASE_PIN_LOAD				/* as CREATE, also from what is kept in reserve; this process's own when that is used up */
 } LeasePin;
 
+extern void lease_entry_init(LeaseEntry *entry, const char *name, dsa_pointer name_place);
 extern LeaseEntry *lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how);
 extern LeaseEntry *lease_entry_pin_again(LeaseEntry *entry);
 extern void lease_entry_unpin(LeaseEntry *entry);
 extern void lease_entry_retire(const LeaseEntry *entry);
 extern void lease_entry_reap(void);
 extern void lease_entry_purge(Oid database, Oid keep_instance);
+extern bool lease_entry_is_outdated(const LeaseEntry *local);
 extern const char *lease_entry_name(const LeaseEntry *entry);
 extern void lease_entry_need_room(Size bytes);
 extern dsa_pointer lease_entry_allocate(Size size);
@@ -97,13 +99,22 @@ extern bool lease_hold_lost_its_session(const LeaseHold *hold, const LeaseKey *k
 extern void lease_entry_note_change(LeaseEntry *entry);
 extern void lease_entry_note_end(LeaseEntry *entry);
 extern uint64 lease_entry_changes(LeaseEntry *entry);
+extern void lease_entry_visit(void (*visit) (LeaseEntry *entry, void *arg), void *arg);
 extern int	lease_entry_count_mine(void);
 extern void lease_entry_set_free(LeaseEntry *entry, int64 token, int64 delayed_until_us);
+extern void lease_entry_tell_shared(const LeaseEntry *local, int64 token);
 extern bool lease_hold_has_lock(const LeaseHold *hold, const LOCKTAG *tag, LOCKMODE mode);
 extern bool lease_hold_is_mine(const LeaseHold *hold);
 
 extern int64 lease_interval_us(const Interval *span);
 extern Datum lease_interval_datum(int64 us);
+
+/* Whether the entry is of this process alone: see lease_local.c. */
+static inline bool
+lease_entry_is_local(const LeaseEntry *entry)
+{
+	return !DsaPointerIsValid(entry->name);
+}
 
 /* Whether the name has a row of revenant.lease, for this hold. */
 static inline bool

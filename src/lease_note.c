@@ -104,15 +104,16 @@ char *
 lease_note_label(LeaseEntry *entry)
 {
 	dshash_table *table = shmem_table(SHARED_LEASES);
+	LeaseEntry *found = dshash_find(table, &entry->key, false);
 	LeaseHold	now;
 	char	   *holder = NULL;
 	Jsonb	   *metadata;
 
-	if (dshash_find(table, &entry->key, false) == NULL)
+	if (found == NULL)
 		return NULL;
-	lease_entry_snapshot(entry, &now, NULL);
+	lease_entry_snapshot(found, &now, NULL);
 	lease_note_read(now.note, &holder, &metadata);
-	dshash_release_lock(table, entry);
+	dshash_release_lock(table, found);
 	return holder;
 }
 

@@ -6,7 +6,7 @@
  * A row is written when a ttl lease is acquired and deleted when it is
  * released or taken over by a lease of another scope. A renewal writes none,
  * unless it lengthens the ttl: after a restart the row's ttl is what the hold
- * is granted again for.
+ * is granted again for; or unless shared memory has no room for its deadline.
  *
  * NOTES
  *	  Every commit that writes a row here is flushed, whatever
@@ -69,7 +69,8 @@ text_column(HeapTuple tuple, TupleDesc desc, int number)
 /*
  * The hold that a row stands for when nothing is known beside it: until
  * ttl + lock_delay after this server began to accept writes, never shorter
- * than the holder believes. A row that was copied from another cluster or
+ * than the holder believes; or until the deadline that this server itself
+ * wrote there. A row that was copied from another cluster or
  * database (a template, an upgrade) is nobody's: it has lapsed.
  */
 static void
@@ -96,6 +97,8 @@ hold_from_row(HeapTuple tuple, TupleDesc desc, LeaseHold *hold)
 		hold->deadline_us = 0;
 	else if (RecoveryInProgress())
 		hold->deadline_us = PG_INT64_MAX / 2;
+	else if (bigint_column(tuple, desc, LEASE_ROW_SERVER_START) == clock_server_start())
+		hold->deadline_us = bigint_column(tuple, desc, LEASE_ROW_DEADLINE_US);
 	else if (hold->scope == LEASE_DELAYED)
 		hold->deadline_us = clock_writable_since_us() + hold_off_us;
 	else
@@ -179,6 +182,8 @@ lease_row_write(const char *name, const LeaseHold *hold, const LeaseRequest *req
 		SET_NULL(LEASE_ROW_REQUEST_ID);
 	SET(LEASE_ROW_SYSTEM_IDENTIFIER, Int64GetDatum((int64) GetSystemIdentifier()));
 	SET(LEASE_ROW_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
+	SET_NULL(LEASE_ROW_DEADLINE_US);
+	SET_NULL(LEASE_ROW_SERVER_START);
 #undef SET
 #undef SET_NULL
 
@@ -266,9 +271,18 @@ lease_row_is_request(const char *name, const LeaseRequest *request, int64 *token
 	return same;
 }
 
-/* Sets an interval of the row of a name's hold. Otherwise as lease_row_delete(). */
+/* What is changed in the row of a hold. */
+typedef struct RowChange
+{
+	int64		ttl_us;			/* at least */
+	int64		hold_off_us;
+	int64		deadline_us;	/* 0: as it is in shared memory */
+	bool		flushed;
+} RowChange;
+
+/* Changes the row of a name's hold. Otherwise as lease_row_delete(). */
 static bool
-set_interval(const char *name, int64 token, int number, int64 us, bool keep_longer)
+change(const char *name, int64 token, const RowChange *change)
 {
 	Relation	rel = table_open(extension_get()->lease, RowExclusiveLock);
 	Datum		values[LEASE_ROW_COLUMNS] = {0};
@@ -281,13 +295,19 @@ set_interval(const char *name, int64 token, int number, int64 us, bool keep_long
 		locked = row_lock(rel, tuple);
 	if (locked)
 	{
-		int64		present = interval_column(tuple, RelationGetDescr(rel), number);
+		int64		ttl_us = interval_column(tuple, RelationGetDescr(rel), LEASE_ROW_TTL);
 
-		values[number - 1] = lease_interval_datum(keep_longer ? Max(present, us) : us);
-		replace[number - 1] = true;
+		values[LEASE_ROW_TTL - 1] = lease_interval_datum(Max(ttl_us, change->ttl_us));
+		replace[LEASE_ROW_TTL - 1] = change->ttl_us > ttl_us;
+		values[LEASE_ROW_HOLD_OFF - 1] = lease_interval_datum(change->hold_off_us);
+		replace[LEASE_ROW_HOLD_OFF - 1] = change->hold_off_us > 0;
+		values[LEASE_ROW_DEADLINE_US - 1] = Int64GetDatum(change->deadline_us);
+		values[LEASE_ROW_SERVER_START - 1] = Int64GetDatum(clock_server_start());
+		replace[LEASE_ROW_DEADLINE_US - 1] = replace[LEASE_ROW_SERVER_START - 1] = change->deadline_us != 0;
 		row_update(rel, tuple, values, nulls, replace);
 		CommandCounterIncrement();
-		ForceSyncCommit();
+		if (change->flushed || change->ttl_us > ttl_us)
+			ForceSyncCommit();
 	}
 	table_close(rel, NoLock);
 	return locked;
@@ -297,7 +317,23 @@ set_interval(const char *name, int64 token, int number, int64 us, bool keep_long
 bool
 lease_row_lengthen(const char *name, int64 token, int64 ttl_us)
 {
-	return set_interval(name, token, LEASE_ROW_TTL, ttl_us, true);
+	RowChange	longer = {.ttl_us = ttl_us,.flushed = true};
+
+	return change(name, token, &longer);
+}
+
+/*
+ * A renewal for which shared memory has no room: until `deadline_us` on the
+ * monotonic clock of this server, unless it is restarted, and with a ttl of at
+ * least `ttl_us`. The caller has F. The commit is flushed only if the ttl grew:
+ * after a crash the row is held for its ttl anyway.
+ */
+bool
+lease_row_renew(const char *name, int64 token, int64 ttl_us, int64 deadline_us)
+{
+	RowChange	renewed = {.ttl_us = ttl_us,.deadline_us = deadline_us};
+
+	return change(name, token, &renewed);
 }
 
 /*
@@ -308,10 +344,11 @@ bool
 lease_row_hold_off(const char *name, const LeaseHold *hold, int64 hold_off_us)
 {
 	LeaseRequest nothing = {.name = name};
+	RowChange	off = {.hold_off_us = hold_off_us,.deadline_us = clock_now_us() + hold_off_us,.flushed = true};
 
 	if (hold->scope != LEASE_TTL)
 		lease_row_write(name, hold, &nothing, false);
-	return set_interval(name, hold->token, LEASE_ROW_HOLD_OFF, hold_off_us, false);
+	return change(name, hold->token, &off);
 }
 
 typedef struct VisitState

@@ -28,7 +28,9 @@ enum
 	LEASE_ROW_REQUEST_ID,
 	LEASE_ROW_SYSTEM_IDENTIFIER,
 	LEASE_ROW_DATABASE_OID,
-	LEASE_ROW_COLUMNS = LEASE_ROW_DATABASE_OID
+	LEASE_ROW_DEADLINE_US,
+	LEASE_ROW_SERVER_START,
+	LEASE_ROW_COLUMNS = LEASE_ROW_SERVER_START
 };
 
 /* A row as the view wants it; strings and metadata are palloc'd. */
@@ -48,6 +50,7 @@ extern bool lease_row_delete(const char *name, int64 token, bool held);
 extern bool lease_row_hold_off(const char *name, const LeaseHold *hold, int64 hold_off_us);
 extern bool lease_row_is_request(const char *name, const LeaseRequest *request, int64 *token);
 extern bool lease_row_lengthen(const char *name, int64 token, int64 ttl_us);
+extern bool lease_row_renew(const char *name, int64 token, int64 ttl_us, int64 deadline_us);
 extern char *lease_row_holder(const char *name);
 extern void lease_row_visit(bool details, void (*visit) (const LeaseRow *row, void *arg), void *arg);
 

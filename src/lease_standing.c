@@ -21,15 +21,38 @@
 #include "error.h"
 #include "extension.h"
 #include "lease_holder.h"
+#include "lease_local.h"
 #include "lease_note.h"
 #include "lease_row.h"
 #include "lease_standing.h"
+#include "lease_wait.h"
 
-/* Reads the row into the entry if nobody did yet. The caller has pinned it. */
+/* Reads the row into the entry, and may say that this is now what the entry says, too. */
+static void
+load(LeaseEntry *entry, const char *name, bool settles)
+{
+	LeaseHold	hold;
+
+	if (!lease_row_load(name, &hold))
+		memset(&hold, 0, sizeof(hold));
+	SpinLockAcquire(&entry->mutex);
+	if (!entry->settled)
+	{
+		entry->now = hold;
+		entry->settled = settles;
+	}
+	SpinLockRelease(&entry->mutex);
+}
+
+/*
+ * Reads the row into the entry if nobody did yet. The caller has pinned it.
+ * While others may be writing the row by entries of their own (lease_local.c),
+ * that only lasts if F can be had in a mode that keeps them out.
+ */
 void
 lease_settle(LeaseEntry *entry, const char *name)
 {
-	LeaseHold	hold;
+	LOCKTAG		fence_lock = lease_lock_fence(&entry->key);
 	bool		settled;
 
 	SpinLockAcquire(&entry->mutex);
@@ -37,15 +60,42 @@ lease_settle(LeaseEntry *entry, const char *name)
 	SpinLockRelease(&entry->mutex);
 	if (settled)
 		return;
-	if (!lease_row_load(name, &hold))
-		memset(&hold, 0, sizeof(hold));
-	SpinLockAcquire(&entry->mutex);
-	if (!entry->settled)
+	if (lease_entry_is_local(entry))
+		load(entry, name, false);
+	else if (!lease_local_may_exist())
+		load(entry, name, true);
+	else if (lease_wait_lock(&fence_lock, TAKEOVER_SHARED, false, 0))
 	{
-		entry->now = hold;
-		entry->settled = true;
+		load(entry, name, true);
+		lease_unlock(&fence_lock, TAKEOVER_SHARED, false);
 	}
-	SpinLockRelease(&entry->mutex);
+	else
+		load(entry, name, false);
+}
+
+/*
+ * For who has F, as a fence or exclusively, and is about to look at a ttl hold
+ * or to write its row: brings an entry that is not settled up to date. True: a
+ * renewal goes into the row, since this entry is not where others look. Raises 53200.
+ */
+bool
+lease_settle_fenced(LeaseEntry *entry, const char *name)
+{
+	lease_settle(entry, name);
+	if (lease_entry_is_local(entry) && lease_entry_is_outdated(entry))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of shared memory for leases"),
+				 errdetail("While lease \"%s\" was looked at there was room for it again.", name),
+				 errhint("Try again.")));
+	return !entry->settled;
+}
+
+/* Whether a renewal has to go into the row. A guess, before F is had. */
+bool
+lease_is_kept_by_row(const LeaseEntry *entry)
+{
+	return !entry->settled;
 }
 
 /*

@@ -163,10 +163,8 @@ put_ttl(const LeaseRow *row, void *arg)
 		LeaseHold	now;
 
 		lease_entry_snapshot(entry, &now, NULL);
-		if (now.token == hold.token)
-		{
+		if (entry->settled && now.token == hold.token)
 			hold = now;
-		}
 		else if (entry->settled)
 			hold.deadline_us = 0;	/* being taken over or released */
 		lease_entry_unpin(entry);
@@ -185,37 +183,25 @@ typedef struct Copy
 	Jsonb	   *metadata;
 } Copy;
 
-static List *
-copy_process_holds(void)
+static void
+copy_process_hold(LeaseEntry *entry, void *arg)
 {
-	Oid			instance = extension_get()->extension;
-	dshash_seq_status scan;
-	LeaseEntry *entry;
-	List	   *copies = NIL;
+	List	  **copies = arg;
+	LeaseHold	now,
+				next;
+	LOCKTAG		tag = lease_lock_hold(&entry->key);
+	Copy	   *copy;
 
-	dshash_seq_init(&scan, shmem_table(SHARED_LEASES), true);
-	while ((entry = dshash_seq_next(&scan)) != NULL)
-	{
-		LeaseHold	now,
-					next;
-		LOCKTAG		tag = lease_lock_hold(&entry->key);
-		Copy	   *copy;
-
-		if (entry->key.database != MyDatabaseId || entry->key.instance != instance)
-			continue;
-		lease_entry_snapshot(entry, &now, &next);
-		if (now.scope != LEASE_SESSION)
-			now = next;			/* a grant that is not committed is a hold, too */
-		if (now.scope == LEASE_FREE || !lease_hold_has_lock(&now, &tag, ExclusiveLock))
-			continue;
-		copy = palloc(sizeof(Copy));
-		copy->name = pstrdup(lease_entry_name(entry));
-		copy->hold = now;
-		lease_note_read(now.note, &copy->holder, &copy->metadata);
-		copies = lappend(copies, copy);
-	}
-	dshash_seq_term(&scan);
-	return copies;
+	lease_entry_snapshot(entry, &now, &next);
+	if (now.scope != LEASE_SESSION)
+		now = next;				/* a grant that is not committed is a hold, too */
+	if (now.scope == LEASE_FREE || !lease_hold_has_lock(&now, &tag, ExclusiveLock))
+		return;
+	copy = palloc(sizeof(Copy));
+	copy->name = pstrdup(lease_entry_name(entry));
+	copy->hold = now;
+	lease_note_read(now.note, &copy->holder, &copy->metadata);
+	*copies = lappend(*copies, copy);
 }
 
 static void
@@ -237,7 +223,7 @@ copy_shared_hold(const LeaseHolder *holder, void *arg)
 SQL_FUNCTION(revenant_leases)
 {
 	Output		output;
-	List	   *copies;
+	List	   *copies = NIL;
 	ListCell   *cell;
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -246,7 +232,7 @@ SQL_FUNCTION(revenant_leases)
 	output.admin = extension_role_is_admin(GetUserId());
 
 	lease_row_visit(true, put_ttl, &output);
-	copies = copy_process_holds();
+	lease_entry_visit(copy_process_hold, &copies);
 	lease_holder_visit(copy_shared_hold, &copies);
 	foreach(cell, copies)
 	{

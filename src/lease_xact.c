@@ -27,6 +27,7 @@
 #include "debug.h"
 #include "lease_bound.h"
 #include "lease_holder.h"
+#include "lease_local.h"
 #include "lease_note.h"
 #include "lease_standing.h"
 #include "lease_xact.h"
@@ -253,6 +254,8 @@ commit_release(LeaseOp *op)
 	else
 		lease_entry_set_free(op->entry, op->hold.token,
 							 op->hold_off_us > 0 ? clock_now_us() + op->hold_off_us : 0);
+	if (lease_entry_is_local(op->entry))
+		lease_entry_tell_shared(op->entry, op->hold.token);
 	if (op->hold.scope == LEASE_SESSION)
 	{
 		give_back_hold_lock(op);
@@ -332,6 +335,7 @@ on_xact_end(XactEvent event, void *arg)
 				lease_holder_unpin(op->holder);
 			lease_entry_unpin(op->entry);
 		}
+		lease_local_forget_all();
 		ops = NULL;				/* the memory goes with the transaction */
 		ncounted = 0;
 	}

@@ -34,6 +34,7 @@
 #include "guc.h"
 #include "lease_entry.h"
 #include "lease_holder.h"
+#include "lease_local.h"
 #include "shmem.h"
 #include "task_status.h"
 #include "worker.h"
@@ -43,9 +44,12 @@
 
 /*
  * What has_room() does not give away: the tables' own growth (a table that
- * doubles has both arrays for a moment), fragmentation, tasks and tokens.
+ * doubles has both arrays for a moment), fragmentation, tasks and tokens. For
+ * what exists already and only has to be brought back there is a little more.
  */
 #define AREA_RESERVE_DIVISOR 4
+#define AREA_LAST_RESERVE_DIVISOR 8
+#define AREA_LAST_RESERVE (Size) (512 * 1024)	/* beside that: what the segments of a small area lose */
 
 typedef struct Shared
 {
@@ -105,6 +109,7 @@ static const struct
 }			parts[] = {
 	{clock_shmem_size, clock_shmem_init},
 	{lease_entry_shmem_size, lease_entry_shmem_init},
+	{lease_local_shmem_size, lease_local_shmem_init},
 	{worker_shmem_size, worker_shmem_init},
 	{events_shmem_size, events_shmem_init},
 #ifdef REVENANT_DEBUG
@@ -261,6 +266,16 @@ shmem_has_room(Size more)
 	Size		limit = (Size) guc_shared_memory_mb * 1024 * 1024;
 
 	return pg_atomic_read_u64(&shared->accounted) + more <= limit - limit / AREA_RESERVE_DIVISOR;
+}
+
+/* The same for what exists already, and is only brought back into shared memory. */
+bool
+shmem_has_room_to_load(Size more)
+{
+	Size		limit = (Size) guc_shared_memory_mb * 1024 * 1024;
+
+	return shmem_has_room(more) ||
+		pg_atomic_read_u64(&shared->accounted) + more <= limit - limit / AREA_LAST_RESERVE_DIVISOR - AREA_LAST_RESERVE;
 }
 
 /* Counts bytes that were taken from the area (or given back: negative). Never raises. */

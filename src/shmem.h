@@ -27,6 +27,7 @@ extern void shmem_require(void);
 extern dsa_area *shmem_area(void);
 extern dshash_table *shmem_table(SharedTable which);
 extern bool shmem_has_room(Size more);
+extern bool shmem_has_room_to_load(Size more);
 extern void shmem_account(int64 bytes);
 
 #endif							/* REVENANT_SHMEM_H */

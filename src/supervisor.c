@@ -78,7 +78,10 @@
 #define RETRY_US (1 * US_PER_S)
 #define LOAD_EVERY_US (30 * US_PER_S)
 #define SWEEP_EVERY_US (60 * US_PER_S)
+#define SWEEP_NOTIFY_US (1 * US_PER_S)	/* while a lapse is an event that somebody may be listening for */
 #define SWEEP_BATCH 50
+#define SWEEP_SLICE_US (50 * US_PER_MS)
+#define SWEEP_PAUSE_US (10 * US_PER_MS)
 #define COMPLAIN_EVERY_US (60 * US_PER_S)
 
 /*
@@ -153,6 +156,8 @@ static uint32 role_changes = 0;	/* grows whenever a role may have changed */
 static uint32 seen_role_changes = 0;
 static int64 loaded_us = 0;		/* 0: never */
 static int64 swept_us = 0;
+static int64 purged_us = 0;
+static int	lapsed = 0;			/* leases that are still to be removed */
 static int64 pruned_us = 0;
 static int64 wake_us = 0;		/* when the next tick must come at the latest */
 static int64 complained_us = 0;
@@ -1041,10 +1046,16 @@ enter_era(void *arg)
 }
 
 static void
-sweep_once(void *arg)
+look_for_lapsed(void *arg)
 {
 	DEBUG_POINT("supervisor-before-sweep");
-	*(int *) arg = lease_sweep(SWEEP_BATCH);
+	lease_sweep_look();
+}
+
+static void
+sweep_some(void *arg)
+{
+	*(int *) arg = lease_sweep_some(SWEEP_BATCH);
 }
 
 static void
@@ -1053,19 +1064,34 @@ purge_leases(void *arg)
 	lease_purge();
 }
 
+/*
+ * Removes lapsed leases: once in a while, a few at a time, and while there are
+ * more of them with pauses, since tasks go on meanwhile.
+ */
 static void
 sweep(void)
 {
-	int			removed = SWEEP_BATCH;
+	int64		every_us = guc_notify ? SWEEP_NOTIFY_US : SWEEP_EVERY_US;
+	int64		since_us = clock_now_us();
 
-	swept_us = clock_now_us();
-	while (removed >= SWEEP_BATCH)
+	if (lapsed == 0 && since_us - swept_us >= every_us)
+	{
+		swept_us = since_us;
+		(void) guarded("look for lapsed leases", look_for_lapsed, NULL);
+		lapsed = 1;
+	}
+	while (lapsed > 0 && clock_now_us() - since_us < SWEEP_SLICE_US)
 	{
 		CHECK_FOR_INTERRUPTS();
-		removed = 0;
-		(void) guarded("remove lapsed leases", sweep_once, &removed);
+		lapsed = 0;
+		(void) guarded("remove lapsed leases", sweep_some, &lapsed);
 	}
-	(void) guarded("give back the memory of leases", purge_leases, NULL);
+	if (since_us - purged_us >= SWEEP_EVERY_US && lapsed == 0)
+	{
+		purged_us = since_us;
+		(void) guarded("give back the memory of leases", purge_leases, NULL);
+	}
+	sleep_at_most(lapsed > 0 ? SWEEP_PAUSE_US : every_us);
 }
 
 /* One look at everything. */
@@ -1103,7 +1129,7 @@ tick(void)
 		clock_now_us() - loaded_us >= LOAD_EVERY_US)
 		reload();
 	(void) guarded("decide what to run", decide, NULL);
-	if (guc_enabled && clock_now_us() - swept_us >= SWEEP_EVERY_US)
+	if (guc_enabled)
 		sweep();
 }
 

@@ -17,6 +17,8 @@ CREATE TABLE revenant.lease (
 	request_id uuid,
 	system_identifier bigint NOT NULL,
 	database_oid bigint NOT NULL,
+	deadline_us bigint,			-- on the monotonic clock, as long as the server that has this start is up: where shared memory has no room
+	server_start bigint,
 	CONSTRAINT lease_pkey PRIMARY KEY (name)
 );
 COMMENT ON TABLE revenant.lease IS 'ttl leases as a restart finds them; read the view revenant.leases instead';
