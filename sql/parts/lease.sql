@@ -167,6 +167,11 @@ CREATE FUNCTION revenant._leases(
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_leases';
 REVOKE ALL ON FUNCTION revenant._leases() FROM PUBLIC;
 
+-- For tests and bug reports: a line for each disagreement between shared memory, the lock manager and the rows.
+CREATE FUNCTION revenant._lease_check() RETURNS SETOF text
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_lease_check';
+REVOKE ALL ON FUNCTION revenant._lease_check() FROM PUBLIC;
+
 CREATE VIEW revenant.leases AS
 SELECT l.lease, l.scope, l.token, l.holder, l.role, l.pid, l.shared, l.bound, l.acquired_at, l.ttl,
        l.deadline, l.remaining, l.waiters, l.fenced, l.metadata

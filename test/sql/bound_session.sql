@@ -18,6 +18,7 @@ CALL revenant.await_lease('bound', bound => true);
 
 -- (A session gives back what it no longer needs when it next acquires something.)
 
+SELECT revenant._lease_check();
 /* ---- a ttl lease like any other, while the session lives */
 
 SELECT revenant.try_acquire('bound', ttl => '1 h', bound => true) AS t \gset
@@ -42,6 +43,7 @@ SELECT revenant.is_current('bound', :t2), revenant.release('bound', :t2);
 SELECT revenant.try_acquire_xact('bound-other') IS NOT NULL AS tidied;
 SELECT leases, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- what drops the session's locks ends it, at once, and without a lock_delay: that is a release */
 
 SELECT revenant.acquire('bound', ttl => '1 h', bound => true, lock_delay => '1 h') AS t \gset
@@ -69,6 +71,7 @@ SELECT revenant.acquire('bound', ttl => '1 h', bound => true, wait => '1 min') A
 SELECT :t2 > :t AS free_again, revenant.is_current('bound', :t), revenant.is_current('bound', :t2);
 SELECT revenant.release('bound', :t2);
 
+SELECT revenant._lease_check();
 /* ---- transactions */
 
 CREATE TEMP VIEW mine AS
@@ -121,6 +124,7 @@ SELECT pg_advisory_unlock_all();
 SELECT revenant.try_acquire_xact('bound-other') IS NOT NULL AS tidied;
 SELECT leases, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- revenant.session_leases */
 
 CREATE ROLE revenant_pooled;

@@ -31,6 +31,7 @@ SELECT revenant.try_acquire('delay-t', ttl => '10 years', lock_delay => '10 year
 SELECT revenant.release('delay-t', :t);
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- lock_delay: after a lapse */
 
 SELECT revenant.acquire('delay-t', ttl => '100 ms', lock_delay => '1 h') AS t \gset
@@ -70,6 +71,7 @@ SELECT revenant.acquire_all('{delay-v,delay-w}', ttl => '100 ms', lock_delay => 
 SELECT revenant.acquire('delay-v', wait => '200 ms') IS NULL AS v, revenant.acquire('delay-w', wait => '1 ms') IS NULL AS w;
 SELECT lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- hold_off: at a release */
 
 SELECT revenant.acquire('delay-x', ttl => '1 h') AS t \gset
@@ -114,6 +116,7 @@ SELECT revenant.release('delay-y', :t - 1, hold_off => '1 h'), revenant.release(
 SELECT revenant.try_acquire('delay-y') IS NOT NULL AS free;
 SELECT revenant.release('delay-y', revenant.held_token('delay-y'));
 
+SELECT revenant._lease_check();
 /* ---- in transactions */
 
 -- Rolled back: still held, and nothing is held off.

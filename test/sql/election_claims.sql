@@ -21,6 +21,7 @@ SELECT l.leader, l.token = :token AS token, l.since BETWEEN now() - interval '1 
 -- Who asks is told to come back when the leader's time may be over, or at a third of its own.
 SELECT (revenant.claim('election', 'b', ttl => '3 s')).refresh_after;
 
+SELECT revenant._lease_check();
 /* ---- refresh */
 
 SELECT c.is_leader, c.token = :token AS token, c.leader, c.refresh_after FROM revenant.refresh('election', :token) AS c;
@@ -30,6 +31,7 @@ SELECT c.is_leader, c.token, c.leader FROM revenant.refresh('election', NULL) AS
 SELECT c.is_leader, c.token, c.leader, c.refresh_after > '0' AS ask_again FROM revenant.refresh('election-2', 1) AS c;
 SELECT revenant.is_current('election', :token);
 
+SELECT revenant._lease_check();
 /* ---- abdicate */
 
 SELECT revenant.abdicate('election', :token - 1) AS old_token, revenant.abdicate('election', NULL) AS no_token;
@@ -44,6 +46,7 @@ SELECT revenant.abdicate('election', :token) AS late, (revenant.refresh('electio
 SELECT refresh_after FROM revenant.refresh('election', :next);
 SELECT l.leader, l.token = :next AS token FROM revenant.leader('election') AS l;
 
+SELECT revenant._lease_check();
 /* ---- a term that lapsed */
 
 SELECT revenant.abdicate('election', :next);
@@ -61,6 +64,7 @@ SELECT l.leader, l.token, l.since FROM revenant.leader('election') AS l;
 SELECT revenant.abdicate('election', :token);
 SELECT revenant.fence('election', :token);
 
+SELECT revenant._lease_check();
 /* ---- arguments */
 
 SELECT revenant.claim(NULL, 'a');
@@ -90,6 +94,7 @@ SELECT l.leader FROM revenant.leader('election') AS l;
 ROLLBACK;
 SELECT count(*) FROM revenant.leases WHERE lease LIKE 'election%';
 
+SELECT revenant._lease_check();
 /* ---- other roles */
 
 SET ROLE revenant_candidate;
@@ -118,6 +123,7 @@ SELECT revenant.claim('election', 'd');
 SELECT leader FROM revenant.leader('election');
 RESET ROLE;
 
+SELECT revenant._lease_check();
 /* ---- in a transaction */
 
 BEGIN;
@@ -147,6 +153,7 @@ ROLLBACK;
 SELECT a FROM election_log;
 DROP TABLE election_log;
 
+SELECT revenant._lease_check();
 /* ---- elections are leases */
 
 SELECT revenant.acquire('election', holder => 'session') AS s \gset

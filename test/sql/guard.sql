@@ -34,6 +34,7 @@ SELECT revenant.guard_table('guarded', 'guard-other', replicas => true);
 INSERT INTO guarded VALUES (3, 'three');
 \set VERBOSITY sqlstate
 
+SELECT revenant._lease_check();
 /* ---- every kind of write */
 
 INSERT INTO guarded VALUES (3, 'three');
@@ -91,6 +92,7 @@ ALTER TABLE guarded ADD COLUMN more int;
 ROLLBACK;
 SELECT id, v FROM guarded ORDER BY id;
 
+SELECT revenant._lease_check();
 /* ---- fenced, everything goes */
 
 BEGIN;
@@ -170,6 +172,7 @@ SELECT revenant.release('guard', :session);
 INSERT INTO guarded VALUES (3, 'three');
 SELECT pg_advisory_unlock(1);
 
+SELECT revenant._lease_check();
 /* ---- cascades of foreign keys */
 
 CREATE TABLE parent (id int PRIMARY KEY);
@@ -193,6 +196,7 @@ SELECT (SELECT count(*) FROM parent) AS parents, (SELECT count(*) FROM cascaded)
 SELECT revenant.release('guard', :session);
 DROP TABLE cascaded, nulled, parent;
 
+SELECT revenant._lease_check();
 /* ---- partitions */
 
 CREATE TABLE parts (a int, b int) PARTITION BY RANGE (a);
@@ -256,6 +260,7 @@ INSERT INTO part_deep_1 VALUES (12, 1);
 ROLLBACK;
 DROP TABLE parts;
 
+SELECT revenant._lease_check();
 /* ---- inheritance */
 
 CREATE TABLE family (a int);
@@ -284,6 +289,7 @@ TRUNCATE family;
 INSERT INTO child_after VALUES (1);
 DROP TABLE family CASCADE;
 
+SELECT revenant._lease_check();
 /* ---- with replicas */
 
 CREATE TABLE parts (a int) PARTITION BY RANGE (a);
@@ -310,6 +316,7 @@ SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'revenant%' AND tgrelid::regcl
 INSERT INTO part_after VALUES (11);
 DROP TABLE parts;
 
+SELECT revenant._lease_check();
 /* ---- whose table it is */
 
 CREATE ROLE regress_guard_owner;

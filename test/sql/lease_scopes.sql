@@ -11,6 +11,21 @@ SELECT
 	(SELECT count(*) FROM pg_catalog.pg_locks AS k
 	 WHERE k.locktype = 'userlock' AND k.pid = pg_catalog.pg_backend_pid()) AS locks;
 
+/* ---- the check that follows each scenario sees what is wrong */
+
+SELECT revenant.try_acquire('checked', ttl => '1 h') AS token \gset
+SELECT revenant._lease_check();
+BEGIN;
+DELETE FROM revenant.lease WHERE name = 'checked';
+SELECT replace(c, :'token', 'its token') FROM revenant._lease_check() AS c;
+ROLLBACK;
+BEGIN;
+UPDATE revenant.lease SET token = 1 WHERE name = 'checked';
+SELECT replace(c, :'token', 'its token') FROM revenant._lease_check() AS c;
+ROLLBACK;
+SELECT revenant._lease_check();
+SELECT revenant.release('checked', :token);
+
 /* ---- asking again */
 
 -- The session that has it gets the same token, as often as it asks, and one release is enough.
@@ -50,6 +65,7 @@ SELECT revenant.try_acquire('scope-t', ttl => '1 h', holder => 'me') IS NULL AS 
 	revenant.acquire('scope-t', ttl => '1 h', holder => 'me', wait => '0') IS NULL AS no_wait;
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- in another scope */
 
 SELECT revenant.try_acquire('scope-t') IS NULL AS session, revenant.try_acquire_xact('scope-t') IS NULL AS xact,
@@ -93,6 +109,7 @@ ROLLBACK;
 SELECT revenant.release('scope-s', :s), revenant.release('scope-t', :t);
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- acquired, and rolled back */
 
 BEGIN;
@@ -107,6 +124,7 @@ SELECT revenant.is_current('scope-s', :s1), revenant.is_current('scope-x', :x1),
 	revenant.release('scope-s', :s1), revenant.release('scope-t', :t1), revenant.renew('scope-t', :t1);
 SELECT revenant.fence('scope-t', :t1);
 
+SELECT revenant._lease_check();
 /* ---- released, and rolled back */
 
 SELECT revenant.acquire('scope-s') AS s \gset
@@ -145,6 +163,7 @@ ROLLBACK TO p;
 COMMIT;
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- acquired and released in one transaction */
 
 BEGIN;
@@ -168,6 +187,7 @@ SELECT revenant.renew('scope-x', :x, '1 h');
 ROLLBACK;
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- savepoints */
 
 -- Acquired in one that is rolled back: free at once, also for this transaction.
@@ -268,6 +288,7 @@ SELECT a FROM scopes ORDER BY a;
 SELECT revenant.unguard_table('scopes');
 SELECT revenant.release('scope-s', :s), revenant.release('scope-t', :t);
 
+SELECT revenant._lease_check();
 /* ---- exception blocks */
 
 DO $$
@@ -326,6 +347,81 @@ END
 $$;
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
+/* ---- portals, loops and parallel queries */
+
+-- A cursor takes a lease when it is fetched; closing it gives nothing back.
+BEGIN;
+DECLARE c CURSOR FOR SELECT revenant.try_acquire_xact('portal-' || i) IS NOT NULL AS held FROM generate_series(1, 3) AS i;
+FETCH 2 FROM c;
+SELECT count(*) FROM revenant.leases WHERE lease LIKE 'portal-%';
+CLOSE c;
+SELECT count(*) FROM revenant.leases WHERE lease LIKE 'portal-%';
+SELECT revenant._lease_check();
+COMMIT;
+SELECT count(*) FROM revenant.leases WHERE lease LIKE 'portal-%';
+-- One that is held on is fetched to its end at commit.
+BEGIN;
+DECLARE c CURSOR WITH HOLD FOR SELECT revenant.try_acquire('portal-' || i) AS token FROM generate_series(1, 3) AS i;
+FETCH 1 FROM c \gset
+COMMIT;
+SELECT count(*) FROM revenant.leases WHERE lease LIKE 'portal-%';
+CLOSE c;
+SELECT revenant._lease_check();
+SELECT count(*) FILTER (WHERE revenant.release(lease, token)) AS released FROM revenant.leases WHERE lease LIKE 'portal-%';
+SELECT count(*) FROM revenant.leases WHERE lease LIKE 'portal-%';
+-- A cursor in a savepoint that is rolled back, one of which was fetched before it.
+BEGIN;
+DECLARE c CURSOR FOR SELECT revenant.try_acquire_xact('portal-' || i) IS NOT NULL AS held FROM generate_series(1, 3) AS i;
+FETCH 1 FROM c;
+SAVEPOINT a;
+FETCH 1 FROM c;
+ROLLBACK TO a;
+SELECT lease FROM revenant.leases WHERE lease LIKE 'portal-%' ORDER BY lease;
+SELECT revenant._lease_check();
+COMMIT;
+-- A loop with exception blocks and one with commits.
+DO $$
+BEGIN
+	FOR i IN 1 .. 20 LOOP
+		BEGIN
+			PERFORM revenant.try_acquire('loop-' || i);
+			PERFORM revenant.try_acquire_xact('loop-x' || i);
+			IF i % 2 = 0 THEN RAISE division_by_zero; END IF;
+		EXCEPTION WHEN division_by_zero THEN NULL;
+		END;
+	END LOOP;
+END $$;
+SELECT count(*), bool_and(substr(lease, 6)::int % 2 = 1) AS odd FROM revenant.leases WHERE lease LIKE 'loop-%';
+SELECT revenant._lease_check();
+DO $$
+BEGIN
+	FOR i IN 1 .. 20 LOOP
+		PERFORM revenant.release('loop-' || i, revenant.held_token('loop-' || i));
+		IF i % 3 = 0 THEN ROLLBACK; ELSE COMMIT; END IF;
+	END LOOP;
+END $$;
+SELECT string_agg(lease, ' ' ORDER BY lease) FROM revenant.leases WHERE lease LIKE 'loop-%';
+SELECT revenant._lease_check();
+SELECT count(*) FILTER (WHERE revenant.release(lease, token)) AS released FROM revenant.leases WHERE lease LIKE 'loop-%';
+-- Beside a parallel query a lease is held as ever; within one none is acquired, whatever a function says of itself.
+CREATE TABLE parallel_rows AS SELECT i FROM generate_series(1, 10000) AS i;
+ALTER TABLE parallel_rows SET (parallel_workers = 2);
+CREATE FUNCTION pg_temp.claims_to_be_safe() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS $$ BEGIN RETURN revenant.try_acquire('parallel'); END $$;
+BEGIN;
+SET LOCAL parallel_setup_cost = 0;
+SET LOCAL parallel_tuple_cost = 0;
+SET LOCAL min_parallel_table_scan_size = 0;
+SELECT revenant.try_acquire_xact('parallel') AS token \gset
+SELECT count(*) FROM parallel_rows WHERE i % 2 = 0;
+SELECT revenant.is_current('parallel', :token);
+SELECT revenant._lease_check();
+SELECT count(*) FROM parallel_rows WHERE pg_temp.claims_to_be_safe() = i;
+ROLLBACK;
+SELECT count(*) FROM revenant.leases WHERE lease = 'parallel';
+DROP TABLE parallel_rows;
+
+SELECT revenant._lease_check();
 /* ---- what drops a session's locks ends its leases */
 
 SELECT revenant.acquire('scope-s') AS s \gset
@@ -382,6 +478,7 @@ COMMIT;
 SELECT a FROM scopes ORDER BY a;
 SELECT revenant.unguard_table('scopes');
 
+SELECT revenant._lease_check();
 /* ---- a session's end */
 
 SELECT revenant.acquire('scope-s') AS s \gset
@@ -392,6 +489,7 @@ SELECT revenant.acquire('scope-s') > :s AS free_again;
 SELECT revenant.is_current('scope-s', :s) AS old;
 SELECT pg_advisory_unlock_all();
 
+SELECT revenant._lease_check();
 /* ---- PREPARE TRANSACTION */
 
 SELECT revenant.acquire('scope-s') AS s \gset
@@ -436,6 +534,7 @@ SELECT a FROM scopes ORDER BY a;
 SELECT revenant.unguard_table('scopes');
 SELECT revenant.release('scope-s', :s), revenant.release('scope-t', :t);
 
+SELECT revenant._lease_check();
 /* ---- limits: a clean error long before the lock table is full */
 
 SELECT count(revenant.try_acquire_xact('scope-' || i)) FROM generate_series(1, 1000) AS i;

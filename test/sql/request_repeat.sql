@@ -27,6 +27,7 @@ SELECT revenant.try_acquire('request', ttl => '1 min', request_id => :id) = :t A
 SELECT ttl, remaining > '2 h 58 min' AS as_before FROM revenant.leases WHERE lease = 'request';
 SELECT token = :t AS token FROM revenant.leases WHERE lease = 'request';
 
+SELECT revenant._lease_check();
 /* ---- anything else is busy */
 
 SELECT revenant.try_acquire('request', ttl => '1 h', request_id => :id2) IS NULL AS another_id, revenant.try_acquire('request', ttl => '1 h') IS NULL AS no_id,
@@ -48,6 +49,7 @@ SELECT revenant.try_acquire('request-2', ttl => '1 h', request_id => :id) IS NUL
 SELECT revenant.release('request-2', :t2);
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- the end of the hold is the end of the request */
 
 SELECT revenant.release('request', :t);
@@ -76,6 +78,7 @@ SELECT revenant.release('request-3', :t3, hold_off => '1 h');
 SELECT revenant.try_acquire('request-3', ttl => '1 h', request_id => :id) IS NULL AS hold_off,
 	revenant.acquire('request-3', ttl => '1 h', request_id => :id, wait => '1 ms') IS NULL AS hold_off_in_time;
 
+SELECT revenant._lease_check();
 /* ---- elections */
 
 SELECT (revenant.claim('request-e', 'a', request_id => :id)).token AS t \gset
@@ -84,6 +87,7 @@ SELECT c.is_leader, c.token, c.leader FROM revenant.claim('request-e', 'a', requ
 SELECT c.is_leader, c.token, c.leader FROM revenant.claim('request-e', 'a') AS c;
 SELECT revenant.abdicate('request-e', :t);
 
+SELECT revenant._lease_check();
 /* ---- sets */
 
 SELECT revenant.acquire_all('{request-b,request-a}', ttl => '1 h', request_id => :id) AS t \gset
@@ -105,6 +109,7 @@ SELECT revenant.try_acquire_all('{request-a,request-b}', ttl => '1 h', request_i
 SELECT leases, locks FROM mine;
 SELECT revenant.release_all('{request-a,request-b}', :t);
 
+SELECT revenant._lease_check();
 /* ---- in a transaction */
 
 -- A planner that evaluates the call twice takes one hold.

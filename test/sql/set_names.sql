@@ -22,6 +22,7 @@ SELECT revenant.try_acquire_all('{set-a,set-b,set-c}') = :s AS sorted, revenant.
 	revenant.acquire_all('{set-b,set-c,set-a}') = :s AS waiting, revenant.acquire_all('{set-b,set-c,set-a}', wait => '0') = :s AS no_wait;
 SELECT leases, tokens, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- a set that only overlaps */
 
 SELECT revenant.try_acquire_all('{set-a,set-b}');
@@ -61,6 +62,7 @@ SELECT revenant.release_all('{set-a,set-b}', :a) AS only_the_one;
 SELECT revenant.release('set-b', revenant.held_token('set-b'));
 SELECT leases, tokens, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- the empty set */
 
 SELECT revenant.try_acquire_all('{}') AS s \gset
@@ -76,6 +78,7 @@ SELECT revenant.try_acquire_all('{}', ttl => '1 h') IS NULL AS busy, revenant.tr
 SELECT revenant.renew_all('{}', :t) IS NOT NULL AS renewed, revenant.release('*', :t);
 SELECT leases, tokens, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- arguments */
 
 SELECT revenant.try_acquire_all(NULL);
@@ -99,6 +102,7 @@ SELECT revenant.renew_all('{set-a}', 1, '99 ms');
 SELECT revenant.renew_all('{set-a}', NULL), revenant.release_all('{set-a}', NULL), revenant.renew_all('{set-a}', 1), revenant.release_all('{set-a}', 1);
 SELECT leases, tokens, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- how many */
 
 SELECT array_agg('set-' || i) AS thousand FROM generate_series(1, 1000) AS i \gset
@@ -116,6 +120,7 @@ SELECT count(*) AS lease_rows FROM revenant.lease WHERE name LIKE 'set%';
 SELECT revenant.release_all(:'thousand', :t) AS released;
 SELECT leases, tokens, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- all or nothing */
 
 SELECT revenant.acquire('set-c', ttl => '1 h') AS t \gset
@@ -143,6 +148,7 @@ RESET statement_timeout;
 SELECT leases, tokens, lease_rows, locks FROM mine;
 SELECT revenant.release('set-c', :t);
 
+SELECT revenant._lease_check();
 /* ---- ttl */
 
 SELECT revenant.acquire_all('{set-b,set-a,set-b}', ttl => '1 h', holder => 'me', metadata => '{"a": 1}') AS t \gset
@@ -189,6 +195,7 @@ SELECT revenant.renew_all('{set-a,set-b}', :t), revenant.release_all('{set-a,set
 SELECT revenant.release('set-a', revenant.held_token('set-a'));
 SELECT leases, tokens, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- transactions and savepoints */
 
 BEGIN;

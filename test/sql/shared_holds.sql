@@ -34,6 +34,7 @@ ROLLBACK;
 SELECT revenant.is_current('share-x', :x), revenant.held_token('share-x');
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- the other kind of hold: busy, or it would wait for itself */
 
 SELECT revenant.acquire('share-s', shared => true) AS s \gset
@@ -56,6 +57,7 @@ SELECT shared FROM revenant.leases WHERE lease = 'share-s';
 SELECT revenant.release('share-s', :s);
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- with a ttl there is none */
 
 SELECT revenant.try_acquire('share-t', ttl => '1 h', shared => true);
@@ -75,6 +77,7 @@ SELECT :s > :t AS taken_over, revenant.is_current('share-t', :t), revenant.is_cu
 SELECT leases, lease_rows, locks FROM mine;
 SELECT revenant.release('share-t', :s);
 
+SELECT revenant._lease_check();
 /* ---- release */
 
 SELECT revenant.acquire('share-s', shared => true) AS s \gset
@@ -83,6 +86,7 @@ SELECT revenant.release('share-s', :s - 1) AS another_token, revenant.is_current
 SELECT revenant.release('share-s', :s, hold_off => '0');
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- fence and guard: a shared holder may fence, it is not a writer by itself */
 
 CREATE TABLE share_guarded (a int);
@@ -109,6 +113,7 @@ SELECT a FROM share_guarded ORDER BY a;
 DROP TABLE share_guarded;
 SELECT leases, lease_rows, locks FROM mine;
 
+SELECT revenant._lease_check();
 /* ---- transactions and savepoints */
 
 BEGIN;
@@ -151,6 +156,7 @@ BEGIN;
 SELECT revenant.acquire('share-s', shared => true) IS NOT NULL AS got;
 PREPARE TRANSACTION 'share';
 
+SELECT revenant._lease_check();
 /* ---- sets of shared holds; the session's end */
 
 SELECT revenant.acquire_all('{share-b,share-a}', shared => true) AS s \gset
