@@ -63,6 +63,40 @@ is(sql("SELECT e.token || ' ' || (e.detail ->> 'reason') FROM revenant.events() 
 	"$held in the way", 'which is an event, though the transaction was rolled back');
 is(sql("SELECT revenant.try_acquire('z') > $held"), 't', 'and is free when revoke returns');
 
+# --- the other scopes: a transaction's, shared holds, one name of a set
+my $open = $node->background_psql('postgres', on_error_stop => 0);
+$held = $open->query_safe("BEGIN; SELECT revenant.try_acquire_xact('open')");
+sqlstate('55006', "SELECT revenant.revoke('open')", 'a transaction\'s hold ends with its process only');
+is(sql("SELECT revenant.revoke('open', terminate => true)"), $held, 'with terminate it ends it');
+is(sql("SELECT revenant.try_acquire_xact('open') > $held"), 't', 'and it is free');
+my @shared = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+my @shares = map { $_->query_safe("SELECT revenant.try_acquire('shared', shared => true)") } @shared;
+sqlstate('55006', "SELECT revenant.revoke('shared')", 'shared holds end with their processes only');
+is($shared[0]->query_safe("SELECT revenant.is_current('shared', $shares[0]), revenant.is_current('shared', $shares[1])"), 't|t', 'and stay, all of them');
+is(sql("SELECT revenant.revoke('shared', 'all of them', terminate => true)"), $shares[1], 'with terminate it ends all of them, and returns the newest token');
+is(sql("SELECT revenant.is_current('shared', $shares[0]), revenant.is_current('shared', $shares[1])"), 'f|f', 'which is worth nothing any more');
+is(sql("SELECT string_agg(e.token::text, ' ' ORDER BY e.token) FROM revenant.events() AS e WHERE e.subject = 'shared' AND e.detail ->> 'reason' = 'all of them'"),
+	"@shares", 'an event for each');
+is(sql("SELECT revenant.try_acquire('shared') > $shares[1]"), 't', 'and it is free');
+$token = sql("SELECT revenant.try_acquire_all('{one, two}', ttl => '1 h')");
+is(sql("SELECT revenant.revoke('one')"), $token, 'one name of a set can be revoked');
+is(sql("SELECT revenant.is_current('one', $token), revenant.is_current('two', $token), revenant.renew_all('{one, two}', $token) IS NULL"), 'f|t|t',
+	'the rest of it stays, and is no set any more');
+# somebody waits: the one who was first gets it, at once
+my $first = $node->background_psql('postgres', on_error_stop => 0);
+$token = sql("SELECT revenant.try_acquire('wanted', ttl => '1 h')");
+$first->query_until(qr/at it/, "\\echo at it\nSELECT revenant.acquire('wanted', ttl => '1 h', wait => '1 min') > $token;\n");
+ok($node->poll_query_until('postgres', "SELECT waiters = 1 FROM revenant.leases WHERE lease = 'wanted'"), 'somebody waits');
+is(sql("SELECT revenant.revoke('wanted')"), $token, 'a revocation');
+is($first->query_safe('SELECT 1'), "t\n1", 'wakes who waits');
+# who may be ended by whom: an admin ends what is fenced, but no superuser's process
+$fenced = $node->background_psql('postgres', on_error_stop => 0);
+$token = sql("SELECT revenant.try_acquire('mine', ttl => '1 h')");
+$fenced->query_safe("BEGIN; SELECT revenant.fence('mine', $token)");
+sqlstate('42501', "SET ROLE chief; SELECT revenant.revoke('mine', terminate => true)", 'no admin ends a superuser\'s fenced transaction');
+is($fenced->query_safe("SELECT revenant.is_current('mine', $token); COMMIT"), 't', 'which goes on');
+is(sql("SELECT count(*) FROM revenant._lease_check()"), 0, 'shared memory and locks agree');
+
 # --- fence_grace
 is(sql("SHOW revenant.fence_grace"), '0', 'by default a fenced transaction is waited for');
 my $slow = $node->background_psql('postgres', on_error_stop => 0);
@@ -107,6 +141,11 @@ unlike($heard, qr/secret|refreshed/, 'and no more than names');
 my $log = slurp_file($node->logfile, $at);
 like($log, qr/leadership\.claimed: "heard"/, 'the log has what begins as it was told');
 unlike($log, qr/leadership\.revoked: "heard"/, 'and nothing else');
+sql("SELECT (revenant.claim('silent', 'one', '200 ms')).is_leader");
+my $asked = time;
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM revenant.events() WHERE subject = 'silent' AND event = 'leadership.lost' AND detail ->> 'reason' = 'expired'}),
+	'a leader that lapsed and whose place nobody asks for is told of');
+cmp_ok(time - $asked, '<', 30, 'long before the next minute');
 $node->append_conf('postgresql.conf', "revenant.log_events = all");
 $node->reload;
 ok($node->poll_query_until('postgres', q{SELECT current_setting('revenant.log_events') = 'all'}), 'reloaded');
