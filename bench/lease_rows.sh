@@ -96,16 +96,37 @@ row_xmin()
 # Two servers again: one with many live leases, one with a thousand.
 row_crowd()
 {
-	local many=${BENCH_LEASES:-1000000}
+	local many=${BENCH_LEASES:-1000000} before after began
 
 	bench_cluster crowded 54341 "revenant.shared_memory = '2GB'"
+	before=$(leases_memory crowded)
+	began=$SECONDS
 	fill_with_leases crowded "$many"
+	progress "    $many leases acquired in $((SECONDS - began)) s"
+	after=$(leases_memory crowded)
+	put "ttl: memory of $many live leases" "$(calculate "($after - $before) / 1048576" %.0f) MB" '—' \
+		"$(calculate "($after - $before) / $many" %.0f) bytes each" '—' '—'
 	fill_with_leases bench 1000
 	versus ttl_ours@crowded ttl_ours 1
 	put_ratio "ttl: acquire + release among $many live leases" 'among 1000' 0.8
 	cluster_remove crowded
 }
 
+# leases_memory CLUSTER: bytes of dynamic shared memory that the leases there have.
+#
+# Segments are taken from the system in full when they are made, and a process maps
+# one when it first needs something in it. So a session that has just seen every
+# lease has all of them mapped, and its map of memory says how large they are.
+# What is in none: the area's first MB, which is in the main segment.
+leases_memory()
+{
+	sql "$1" "
+		SELECT count(*) FROM revenant.leases \\g /dev/null
+		SELECT coalesce(sum(('x' || lpad(m[2], 16, '0'))::bit(64)::bigint - ('x' || lpad(m[1], 16, '0'))::bit(64)::bigint), 0)
+		  FROM regexp_matches(pg_read_file('/proc/self/maps'), '^([0-9a-f]+)-([0-9a-f]+) [^\n]* /dev/shm/PostgreSQL', 'gn') AS m"
+}
+
+# A transaction may take a thousand at most.
 fill_with_leases()
 {
 	sql "$1" "DO \$\$

@@ -50,7 +50,7 @@ extern int64 lease_held_token(const char *name);
 extern bool lease_session_holds(const char *name, int64 token);
 
 /* lease_sweep.c; each but the last within a transaction */
-extern void lease_sweep_look(void);
+extern bool lease_sweep_look(void);
 extern int	lease_sweep_some(int limit);
 extern void lease_purge(void);
 extern void lease_forget_database(Oid database);

@@ -101,10 +101,10 @@ look_at_row(const LeaseRow *row, void *arg)
 
 /*
  * Looks which leases have lapsed; what an earlier look found is forgotten.
- * Called by the supervisor, in a transaction. Takes each partition of the table
- * of leases in turn, shared.
+ * Called by the supervisor, in a transaction. True when there may be more than it
+ * remembers. Takes each partition of the table of leases in turn, shared.
  */
-void
+bool
 lease_sweep_look(void)
 {
 	Oid			instance = extension_get()->extension;
@@ -115,12 +115,14 @@ lease_sweep_look(void)
 	MemoryContextReset(lapsed_context);
 	lapsed = NIL;
 	lease_entry_visit(look_at_entry, &now_us);
-	if (instance == table_instance && now_us < table_due_us)
-		return;
-	table_instance = instance;
-	table_due_us = now_us + TABLE_MAX_US;
-	lease_row_visit(false, look_at_row, &now_us);
-	table_due_us = Max(table_due_us, now_us + TABLE_MIN_US);
+	if (list_length(lapsed) < LAPSED_MAX && (instance != table_instance || now_us >= table_due_us))
+	{
+		table_instance = instance;
+		table_due_us = now_us + TABLE_MAX_US;
+		lease_row_visit(false, look_at_row, &now_us);
+		table_due_us = list_length(lapsed) < LAPSED_MAX ? Max(table_due_us, now_us + TABLE_MIN_US) : now_us;
+	}
+	return list_length(lapsed) >= LAPSED_MAX;
 }
 
 /* Removes one lapsed lease, if nobody is at it. */

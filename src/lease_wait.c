@@ -11,12 +11,15 @@
  *
  * NOTES
  *	  LockAcquire() takes no timeout. A wait with a bound is a subtransaction
- *	  in which lock_timeout is the rest of that bound; it is only entered
+ *	  and a timer on the monotonic clock that cancels it; it is only entered
  *	  when the lock is not free at once.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <signal.h>
+#include <time.h>
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
@@ -70,29 +73,66 @@ lease_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session)
 }
 
 /*
- * lock_timeout within a subtransaction; false when it was our bound that ended
- * the wait. A lock at session level may be granted in the very moment in which
+ * The end of a wait on the monotonic clock: a timer of this process that
+ * cancels its statement, like a user would. (PostgreSQL's own timeouts compare with the
+ * wall clock: when that is set back by an hour they come an hour late.)
+ */
+static void
+set_alarm(int64 in_us)
+{
+	static timer_t timer;
+	static int	owner = 0;		/* the process that made it: a fork does not have it */
+	struct itimerspec when = {0};
+
+	if (owner != MyProcPid)
+	{
+		struct sigevent event = {0};
+
+		event.sigev_notify = SIGEV_SIGNAL;
+		event.sigev_signo = SIGINT;
+		if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+					 errmsg("could not create a timer: %m")));
+		owner = MyProcPid;
+	}
+	when.it_value.tv_sec = in_us / US_PER_S;
+	when.it_value.tv_nsec = in_us % US_PER_S * 1000;
+	if (timer_settime(timer, 0, &when, NULL) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not set a timer: %m")));
+}
+
+/* Whether an error is a cancel of the statement, and none of PostgreSQL's timeouts. */
+static bool
+is_cancel(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && error->message_id != NULL &&
+		strcmp(error->message_id, "canceling statement due to user request") == 0;
+}
+
+/*
+ * Waits in a subtransaction, with an alarm; false when it was our bound that
+ * ended the wait. A lock at session level may be granted in the very moment in which
  * the wait is given up: the lock manager then keeps it, so it counts as granted.
  */
 static bool
-wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int bound_ms)
+wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	int			users_timeout = LockTimeout;
-	bool		ours = users_timeout == 0 || bound_ms < users_timeout;
 	bool		granted = true;
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		if (ours)
-			LockTimeout = bound_ms;
+		set_alarm(Max(until_us - clock_now_us(), 1));
 		(void) acquire(tag, mode, session, false);
-		/* our timeout may have fired in the moment of the grant: it is to be caught here */
+		set_alarm(0);
+		/* the alarm may have come in the moment of the grant: it is to be caught here */
 		CHECK_FOR_INTERRUPTS();
-		LockTimeout = users_timeout;
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
@@ -100,15 +140,19 @@ wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int bound_ms)
 	PG_CATCH();
 	{
 		ErrorData  *error;
+		bool		over;
 
-		LockTimeout = users_timeout;
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
+		set_alarm(0);
+		over = clock_now_us() >= until_us;
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
-		if (!ours || error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		if (over)
+			QueryCancelPending = false; /* of an alarm that came beside another error */
+		if (!over || !is_cancel(error))
 			ReThrowError(error);
 		FreeErrorData(error);
 		granted = session && compat_lock_held_by_me(tag, mode);
@@ -133,16 +177,7 @@ lease_wait_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 	}
 	if (acquire(tag, mode, session, true) != LOCKACQUIRE_NOT_AVAIL)
 		return true;
-	for (;;)
-	{
-		int64		left_us = until_us - clock_now_us();
-
-		if (left_us <= 0)
-			return false;
-		if (wait_bounded(tag, mode, session,
-						 (int) Min((left_us + US_PER_MS - 1) / US_PER_MS, PG_INT32_MAX)))
-			return true;
-	}
+	return clock_now_us() < until_us && wait_bounded(tag, mode, session, until_us);
 }
 
 /* The other processes that hold a lock. Reads the whole lock table, as pg_locks does. */

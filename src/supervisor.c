@@ -78,7 +78,7 @@
 #define RETRY_US (1 * US_PER_S)
 #define LOAD_EVERY_US (30 * US_PER_S)
 #define SWEEP_EVERY_US (60 * US_PER_S)
-#define SWEEP_NOTIFY_US (1 * US_PER_S)	/* while a lapse is an event that somebody may be listening for */
+#define SWEEP_AGAIN_US (1 * US_PER_S)	/* while there are many, or somebody may be listening for a lapse */
 #define SWEEP_BATCH 50
 #define SWEEP_SLICE_US (50 * US_PER_MS)
 #define SWEEP_PAUSE_US (10 * US_PER_MS)
@@ -1049,7 +1049,7 @@ static void
 look_for_lapsed(void *arg)
 {
 	DEBUG_POINT("supervisor-before-sweep");
-	lease_sweep_look();
+	*(bool *) arg = lease_sweep_look();
 }
 
 static void
@@ -1071,13 +1071,14 @@ purge_leases(void *arg)
 static void
 sweep(void)
 {
-	int64		every_us = guc_notify ? SWEEP_NOTIFY_US : SWEEP_EVERY_US;
+	static bool more = false;	/* than one look remembers */
+	int64		every_us = more || guc_notify ? SWEEP_AGAIN_US : SWEEP_EVERY_US;
 	int64		since_us = clock_now_us();
 
 	if (lapsed == 0 && since_us - swept_us >= every_us)
 	{
 		swept_us = since_us;
-		(void) guarded("look for lapsed leases", look_for_lapsed, NULL);
+		(void) guarded("look for lapsed leases", look_for_lapsed, &more);
 		lapsed = 1;
 	}
 	while (lapsed > 0 && clock_now_us() - since_us < SWEEP_SLICE_US)
