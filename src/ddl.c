@@ -49,6 +49,7 @@
 #include "compat.h"
 #include "ddl.h"
 #include "debug.h"
+#include "lease_xact.h"
 #include "shmem.h"
 #include "worker.h"
 
@@ -245,6 +246,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		DEBUG_POINT("ddl-workers-stopped");
 	}
 	call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
+	if (IsA(pstmt->utilityStmt, DiscardStmt) && ((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL && shmem_is_ready())
+		lease_xact_forget_session();
 }
 
 /*

@@ -156,16 +156,23 @@ release_session(LeaseEntry *entry, const char *name, const LeaseHold *hold, int6
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("hold_off is for exclusive holders"),
 				 errdetail("Lease \"%s\" is held shared; others may hold it, too.", name)));
+	if (hold_off_us > 0)
+	{
+		LOCKTAG		fence_lock = lease_lock_fence(&entry->key);
+		LeaseHold	again;
+
+		/* a row is written: who takes the name over, should H be dropped before the commit, waits for it */
+		lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
+		if (lease_standing(entry, hold->token, &again) != STANDING_CURRENT)
+			return false;
+		(void) lease_row_hold_off(name, hold, hold_off_us);
+	}
 	op = lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), hold->token);
 	op->hold.scope = LEASE_SESSION;
 	op->hold.shared = hold->shared;
+	op->hold_off_us = hold_off_us;
 	if (hold->shared)
 		op->holder = lease_holder_pin(&entry->key, hold->token);
-	if (hold_off_us > 0)
-	{
-		(void) lease_row_hold_off(name, hold, hold_off_us);
-		op->hold_off_us = hold_off_us;
-	}
 	return true;
 }
 

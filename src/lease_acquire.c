@@ -470,7 +470,7 @@ take_all(Target *targets, int count, const LeaseRequest *request, int64 until_us
 	if (request->scope == LEASE_SESSION || request->bound)
 		lease_xact_check_session_limit(count);
 	for (int i = 0; i < count; i++)
-		lease_xact_become_acquire(targets[i].op);
+		lease_xact_become_acquire(targets[i].op, request->trusted);
 	for (int i = 0; i < count; i++)
 	{
 		if (!take_hold(&targets[i], request, until_us))

@@ -20,12 +20,15 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 
 #include "compat.h"
 #include "clock.h"
 #include "debug.h"
 #include "lease_bound.h"
+#include "lease_budget.h"
 #include "lease_holder.h"
 #include "lease_local.h"
 #include "lease_note.h"
@@ -36,13 +39,33 @@
 static LeaseOp *ops = NULL;
 static int	ncounted = 0;		/* of them, what the limit is about */
 
-/* Session leases that this session took and did not release; DISCARD ALL makes it too large. */
+/*
+ * Session leases that this session took and did not release, bound ones
+ * included, each a lock. pg_advisory_unlock_all() makes it too large, and says so.
+ */
 static int	session_holds = 0;
+static bool session_holds_unsure = false;
+
+static object_access_hook_type previous_object_access_hook = NULL;
 
 static bool
 is_limited(LeaseOpKind kind)
 {
 	return kind == LEASE_OP_ACQUIRE || kind == LEASE_OP_FENCE;
+}
+
+/* How many locks an operation takes to the end of the transaction: H and F, or F. */
+static int
+locks_of(LeaseOpKind kind)
+{
+	return kind == LEASE_OP_ACQUIRE ? 2 : kind == LEASE_OP_FENCE ? 1 : 0;
+}
+
+static void
+add_session_holds(int more)
+{
+	session_holds += more;
+	lease_budget_add(more);
 }
 
 static void
@@ -54,16 +77,43 @@ raise_limit(void)
 			 errhint("Use several transactions, or one lease for what belongs together.")));
 }
 
-/* Notes what the transaction does; takes over the caller's pin. Raises 54000. */
+/* Raises 54000, 53200. */
+static void
+check_limits(LeaseOpKind kind)
+{
+	if (ncounted >= LEASE_OPS_MAX)
+		raise_limit();
+	lease_budget_check(locks_of(kind));
+}
+
+/* Counts operations, or those that are no more: negative. */
+static void
+count(LeaseOpKind kind, int more)
+{
+	if (!is_limited(kind))
+		return;
+	ncounted += more;
+	lease_budget_add(more * locks_of(kind));
+}
+
+/* Notes what the transaction does; takes over the caller's pin. Raises 54000, 53200. */
 LeaseOp *
 lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 {
 	LeaseOp    *op;
 
-	if (is_limited(kind) && ncounted >= LEASE_OPS_MAX)
+	if (is_limited(kind))
 	{
-		lease_entry_unpin(entry);
-		raise_limit();
+		PG_TRY();
+		{
+			check_limits(kind);
+		}
+		PG_CATCH();
+		{
+			lease_entry_unpin(entry);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
 	}
 	op = MemoryContextAllocZero(TopTransactionContext, sizeof(LeaseOp));
 	op->kind = kind;
@@ -72,19 +122,22 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 	op->hold.token = token;
 	op->previous = ops;
 	ops = op;
-	ncounted += is_limited(kind);
+	count(kind, 1);
 	return op;
 }
 
-/* A look is followed by an acquire: asking again for what one holds is not one, and within any limit. Raises 54000. */
+/*
+ * A look is followed by an acquire: asking again for what one holds is not one, and within any limit. A task's own runner
+ * is within the limit of all sessions, too. Raises 54000, 53200.
+ */
 void
-lease_xact_become_acquire(LeaseOp *look)
+lease_xact_become_acquire(LeaseOp *look, bool trusted)
 {
 	Assert(look->kind == LEASE_OP_LOOK);
-	if (ncounted >= LEASE_OPS_MAX)
-		raise_limit();
+	if (!trusted)
+		check_limits(LEASE_OP_ACQUIRE);
 	look->kind = LEASE_OP_ACQUIRE;
-	ncounted++;
+	count(LEASE_OP_ACQUIRE, 1);
 }
 
 /* Takes out an operation that came to nothing, and unpins its entry. */
@@ -96,7 +149,7 @@ lease_xact_forget(LeaseOp *op)
 		if (*link == op)
 		{
 			*link = op->previous;
-			ncounted -= is_limited(op->kind);
+			count(op->kind, -1);
 			if (op->entry->now.scope == LEASE_FREE)	/* a hint: nothing depends on it */
 				lease_entry_retire(op->entry);
 			lease_entry_unpin(op->entry);
@@ -148,14 +201,22 @@ lease_xact_is_empty(void)
 void
 lease_xact_check_session_limit(int more)
 {
-	if (session_holds + more <= LEASE_OPS_MAX)
+	if (session_holds + more <= LEASE_OPS_MAX && !session_holds_unsure)
 		return;
-	session_holds = lease_entry_count_mine() + lease_holder_count_mine() + lease_bound_count();
+	add_session_holds(lease_entry_count_mine() + lease_holder_count_mine() + lease_bound_count() - session_holds);
+	session_holds_unsure = false;
 	if (session_holds + more > LEASE_OPS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("a session cannot hold more than %d leases", LEASE_OPS_MAX),
 				 errhint("Release some, or use ttl scope.")));
+}
+
+/* DISCARD ALL has ended all session leases. */
+void
+lease_xact_forget_session(void)
+{
+	add_session_holds(-session_holds);
 }
 
 /* Clears the hold that others see as being acquired. */
@@ -225,7 +286,7 @@ publish(LeaseOp *op)
 	SpinLockRelease(&entry->mutex);
 	if (held)
 	{
-		session_holds += op->hold.scope == LEASE_SESSION || op->hold.bound;
+		add_session_holds(op->hold.scope == LEASE_SESSION || op->hold.bound ? 1 : 0);
 		if (op->holder != NULL)
 			lease_holder_commit(op->holder);
 	}
@@ -259,7 +320,7 @@ commit_release(LeaseOp *op)
 	if (op->hold.scope == LEASE_SESSION)
 	{
 		give_back_hold_lock(op);
-		session_holds = Max(session_holds - 1, 0);
+		add_session_holds(session_holds > 0 ? -1 : 0);
 	}
 	lease_entry_retire(op->entry);
 }
@@ -334,6 +395,7 @@ on_xact_end(XactEvent event, void *arg)
 			if (op->holder != NULL)
 				lease_holder_unpin(op->holder);
 			lease_entry_unpin(op->entry);
+			count(op->kind, -1);
 		}
 		lease_local_forget_all();
 		ops = NULL;				/* the memory goes with the transaction */
@@ -362,15 +424,27 @@ on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId paren
 				lease_holder_unpin(op->holder);
 			lease_entry_unpin(op->entry);
 			ops = op->previous;
-			ncounted -= is_limited(op->kind);
+			count(op->kind, -1);
 		}
 	}
+}
+
+/* Session leases may be about to end without a word: they are counted at the next acquire. */
+static void
+on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+{
+	if (previous_object_access_hook)
+		previous_object_access_hook(access, class_id, object_id, sub_id, arg);
+	if (access == OAT_FUNCTION_EXECUTE && object_id == F_PG_ADVISORY_UNLOCK_ALL)
+		session_holds_unsure = true;
 }
 
 /* Called once, by _PG_init under shared_preload_libraries. */
 void
 lease_xact_install_callbacks(void)
 {
+	previous_object_access_hook = object_access_hook;
+	object_access_hook = on_object_access;
 	RegisterXactCallback(on_xact_end, NULL);
 	RegisterSubXactCallback(on_subxact_end, NULL);
 }

@@ -37,11 +37,12 @@ typedef struct LeaseOp
 
 extern void lease_xact_install_callbacks(void);
 extern LeaseOp *lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token);
-extern void lease_xact_become_acquire(LeaseOp *look);
+extern void lease_xact_become_acquire(LeaseOp *look, bool trusted);
 extern void lease_xact_forget(LeaseOp *op);
 extern LeaseOp *lease_xact_find(LeaseOpKind kind, const LeaseEntry *entry, int64 token);
 extern LeaseOp *lease_xact_find_key(LeaseOpKind kind, const LeaseKey *key);
 extern bool lease_xact_is_empty(void);
 extern void lease_xact_check_session_limit(int more);
+extern void lease_xact_forget_session(void);
 
 #endif							/* REVENANT_LEASE_XACT_H */

@@ -32,6 +32,7 @@
 #include "events.h"
 #include "fence_state.h"
 #include "guc.h"
+#include "lease_budget.h"
 #include "lease_entry.h"
 #include "lease_holder.h"
 #include "lease_local.h"
@@ -108,6 +109,7 @@ static const struct
 	void		(*init) (void *place, bool found);
 }			parts[] = {
 	{clock_shmem_size, clock_shmem_init},
+	{lease_budget_shmem_size, lease_budget_shmem_init},
 	{lease_entry_shmem_size, lease_entry_shmem_init},
 	{lease_local_shmem_size, lease_local_shmem_init},
 	{worker_shmem_size, worker_shmem_init},

@@ -54,6 +54,46 @@ foreach my $statement (
 	others_work('after it');
 }
 
-$greedy->quit;
+# One that keeps what it has, and more of them: others work, also if it is by fences or in transaction scope.
+my @keepers = ($greedy, map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 3);
+my $loop = "DO \$\$ BEGIN FOR i IN 1..5000 LOOP PERFORM revenant.acquire('k%d-' || i); COMMIT; END LOOP; END \$\$";
+
+sub fails_with
+{
+	my ($session, $expected, $statement, $test) = @_;
+	$session->{stderr} = '';
+	$session->query("\\set VERBOSITY sqlstate\n$statement");
+	like($session->{stderr}, qr/ERROR:  $expected/, $test);
+	$session->{stderr} = '';
+	return;
+}
+
+fails_with($keepers[0], '53200', sprintf($loop, 0), 'one session keeps as much as it gets, to a clean error');
+cmp_ok(userlocks($pid), '>', 100, 'which is a lot');
+others_work('beside it');
+fails_with($keepers[1], '53200', sprintf($loop, 1), 'another one is refused');
+fails_with($keepers[2], '53200', "BEGIN; SELECT revenant.try_acquire_xact('x' || i) FROM generate_series(1, 5000) AS i", 'in transaction scope');
+others_work('beside both');
+$keepers[2]->query("ROLLBACK");
+is($keepers[2]->query_safe("SELECT revenant.renew('ttl', $ttl) IS NOT NULL"), 't', 'a renewal takes none');
+
+# What they have comes back, in each way in which it can.
+$keepers[0]->query_safe('DISCARD ALL');
+is($keepers[1]->query_safe("SELECT revenant.try_acquire('room') IS NOT NULL"), 't', 'DISCARD ALL makes room');
+fails_with($keepers[0], '53200', sprintf($loop, 0), 'filled again');
+$keepers[0]->query_safe('SELECT pg_advisory_unlock_all()');
+$keepers[0]->query_safe("SELECT revenant.try_acquire('again')");
+is($keepers[1]->query_safe("SELECT revenant.try_acquire('room 2') IS NOT NULL"), 't', 'so does pg_advisory_unlock_all, from its next lease on');
+fails_with($keepers[0], '53200', sprintf($loop, 0), 'filled again');
+$keepers[0]->query_safe("DO \$\$ DECLARE l record; BEGIN FOR l IN SELECT lease, token FROM revenant.leases WHERE pid = pg_backend_pid() AND scope = 'session' LIMIT 100 LOOP PERFORM revenant.release(l.lease, l.token); END LOOP; END \$\$");
+is($keepers[1]->query_safe("SELECT revenant.try_acquire('room 3') IS NOT NULL"), 't', 'so do releases');
+fails_with($keepers[0], '53200', sprintf($loop, 0), 'filled again');
+sql("SELECT pg_terminate_backend($pid, 60000)");
+is($keepers[1]->query_safe("SELECT revenant.try_acquire('room 4') IS NOT NULL"), 't', 'and so does its end');
+$keepers[2]->query_safe("BEGIN; SELECT count(revenant.try_acquire_xact('x' || i)) FROM generate_series(1, 50) AS i; ROLLBACK; BEGIN; SELECT revenant.fence('ttl', $ttl); COMMIT") for 1 .. 50;
+is($keepers[2]->query_safe("BEGIN; SELECT count(revenant.try_acquire_xact('x' || i)) FROM generate_series(1, 50) AS i; SAVEPOINT a; SELECT count(revenant.try_acquire_xact('y' || i)) FROM generate_series(1, 20) AS i; ROLLBACK TO a; COMMIT"),
+	"50\n20", 'what ends with its transaction or savepoint takes nothing for good');
+is(sql('SELECT count(*) FROM revenant._lease_check()'), 0, 'shared memory and locks agree');
+
 $node->stop;
 done_testing();

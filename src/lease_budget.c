@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_budget.c
+ *	  How much of the server's lock table leases may take.
+ *
+ * The lock table is bounded, and when it is full not even a new connection
+ * gets in. So leases of session and transaction scope, and fences, take three
+ * quarters of what max_locks_per_transaction stands for at most, in all
+ * sessions together, and then are refused with a clear error.
+ *
+ * NOTES
+ *	  What is counted is what callers say that they take: an estimate of the
+ *	  locks, which is too high rather than too low. What a process counted goes
+ *	  with it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/twophase.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/lock.h"
+
+#include "lease_budget.h"
+
+/* In all processes together. */
+static pg_atomic_uint64 *total = NULL;
+
+/* Of them, this process's; and which process that is. */
+static int64 mine = 0;
+static int	owner = 0;
+
+/* What this file needs in the fixed segment, in bytes. */
+Size
+lease_budget_shmem_size(void)
+{
+	return sizeof(pg_atomic_uint64);
+}
+
+/* Called by shmem.c at every start of shared memory. */
+void
+lease_budget_shmem_init(void *place, bool found)
+{
+	total = place;
+	if (!found)
+		pg_atomic_init_u64(total, 0);
+}
+
+static int64
+limit(void)
+{
+	return (int64) max_locks_per_xact * (MaxBackends + max_prepared_xacts) * 3 / 4;
+}
+
+static void
+on_process_exit(int code, Datum arg)
+{
+	pg_atomic_fetch_sub_u64(total, mine);
+	mine = 0;
+}
+
+/* Raises 53200 if `locks` more would be too many. */
+void
+lease_budget_check(int locks)
+{
+	if ((int64) pg_atomic_read_u64(total) + locks <= limit())
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of locks for leases"),
+			 errdetail("Leases that are held and fenced may take %lld locks in all sessions together, and do.",
+					   (long long) limit()),
+			 errhint("Use ttl scope, which takes none while a lease is held, or raise max_locks_per_transaction.")));
+}
+
+/* Counts locks that are taken, or given back: negative. Never raises once it was called in this process. */
+void
+lease_budget_add(int locks)
+{
+	if (owner != MyProcPid)
+	{
+		on_shmem_exit(on_process_exit, (Datum) 0);
+		owner = MyProcPid;
+		mine = 0;
+	}
+	mine += locks;
+	pg_atomic_fetch_add_u64(total, locks);
+}

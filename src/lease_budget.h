@@ -1,0 +1,15 @@
+/*
+ * lease_budget.h
+ *	  How much of the server's lock table leases may take.
+ */
+#ifndef REVENANT_LEASE_BUDGET_H
+#define REVENANT_LEASE_BUDGET_H
+
+#include "postgres.h"
+
+extern Size lease_budget_shmem_size(void);
+extern void lease_budget_shmem_init(void *place, bool found);
+extern void lease_budget_check(int locks);
+extern void lease_budget_add(int locks);
+
+#endif							/* REVENANT_LEASE_BUDGET_H */
