@@ -226,7 +226,7 @@ static void
 announce(const Record *record)
 {
 	if (is_logged(record->kind))
-		ereport(LOG,
+		ereport(LOG_SERVER_ONLY,	/* not to a client: the token is not for everybody */
 				(errmsg("%s: \"%s\"", names[record->kind], record->subject),
 				 record->token != 0 ? errdetail("Token %lld.%s%s", (long long) record->token,
 												record->detail[0] ? " " : "", record->detail) :

@@ -69,9 +69,9 @@ renew_row(LeaseEntry *entry, const char *name, const LeaseHold *hold, int64 ttl_
 {
 	int64		deadline_us = Max(hold->deadline_us, clock_now_us() + (ttl_us == 0 ? hold->ttl_us : ttl_us));
 
-	if (!lease_row_renew(name, hold->token, ttl_us, deadline_us))
-		return 0;
-	lease_xact_add(LEASE_OP_LENGTHEN, lease_entry_pin_again(entry), hold->token);
+	deadline_us = lease_row_renew(name, hold->token, ttl_us, deadline_us);
+	if (deadline_us != 0)
+		lease_xact_add(LEASE_OP_LENGTHEN, lease_entry_pin_again(entry), hold->token);
 	return deadline_us;
 }
 
@@ -106,7 +106,7 @@ renew(LeaseEntry *entry, const char *name, int64 token, int64 ttl_us)
 		bool		by_row;
 
 		lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
-		by_row = lease_settle_fenced(entry, name);
+		by_row = lease_settle_fenced(entry, name, false);
 		if (lease_standing(entry, token, &hold) != STANDING_CURRENT)
 			return 0;
 		if (by_row)
@@ -186,7 +186,12 @@ release_ttl(LeaseEntry *entry, const char *name, int64 token, int64 hold_off_us)
 
 	lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
 	DEBUG_POINT("lease-before-release");
-	(void) lease_settle_fenced(entry, name);
+	if (lease_settle_fenced(entry, name, false) && hold_off_us > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of shared memory for leases"),
+				 errdetail("A hold_off needs room there, from the commit on."),
+				 errhint("Release lease \"%s\" without a hold_off.", name)));
 	if (lease_standing(entry, token, &hold) != STANDING_CURRENT ||
 		!(hold_off_us > 0 ? lease_row_hold_off(name, &hold, hold_off_us) : lease_row_delete(name, token, true)))
 		return false;
@@ -241,7 +246,7 @@ fence(LeaseEntry *entry, const char *name, int64 token)
 	lease_wait_lock(&fence_lock, shared ? FENCE_BY_SHARED : FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
 	DEBUG_POINT("lease-after-fence-lock");
 	if (!shared)
-		(void) lease_settle_fenced(entry, name);
+		(void) lease_settle_fenced(entry, name, false);
 	why = lease_standing(entry, token, &hold);
 	if (why != STANDING_CURRENT)
 		lease_raise_not_current(entry, name, token, why, &hold);
@@ -332,6 +337,15 @@ lease_await_change(const char *name, int64 seen, int64 until_us)
 	entry = lease_entry_pin(&key, name, LEASE_PIN_CREATE);
 	look = lease_xact_add(LEASE_OP_LOOK, entry, 0);
 	lease_settle(entry, name);
+	while (seen != 0 && !entry->settled && lease_entry_changes(entry) == (uint64) seen &&
+		   (until_us == WAIT_FOREVER || clock_now_us() < until_us))
+	{
+		/* what the row says may change without a word: see lease_local.c */
+		int64		again_us = clock_now_us() + UNSETTLED_LOOK_US;
+
+		lease_wait_change(entry, (uint64) seen, until_us == WAIT_FOREVER ? again_us : Min(until_us, again_us));
+		lease_settle(entry, name);
+	}
 	if (seen != 0)
 		lease_wait_change(entry, (uint64) seen, until_us);
 	number = (int64) lease_entry_changes(entry);

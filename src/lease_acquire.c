@@ -355,6 +355,29 @@ clear_dead(LeaseEntry *entry)
 	lease_note_free(&entry->key, notes[1]);
 }
 
+/* The wait until a name is nobody's. False: not in time. */
+static bool
+wait_lapse(Target *target, int64 until_us)
+{
+	LeaseEntry *entry = target->op->entry;
+	int64		since_us = clock_now_us();
+
+	/* as long as others may write the row by entries of their own nobody tells when they do */
+	while (!entry->settled)
+	{
+		int64		again_us = clock_now_us() + UNSETTLED_LOOK_US;
+
+		if (until_us != WAIT_FOREVER)
+			again_us = Min(again_us, until_us);
+		if (lease_wait_lapse(entry, since_us, again_us))
+			return true;
+		if (again_us == until_us)
+			return false;
+		lease_settle(entry, target->name);
+	}
+	return lease_wait_lapse(entry, since_us, until_us);
+}
+
 /* H of one name, and the wait until it is nobody's. False: not in time. */
 static bool
 take_hold(Target *target, const LeaseRequest *request, int64 until_us)
@@ -374,7 +397,7 @@ take_hold(Target *target, const LeaseRequest *request, int64 until_us)
 	lease_settle(entry, target->name);
 	if (!lease_entry_is_taken(entry, &now))
 		return true;
-	return request->wait && !is_repeated(target, request) && lease_wait_lapse(entry, until_us);
+	return request->wait && !is_repeated(target, request) && wait_lapse(target, until_us);
 }
 
 /*
@@ -391,7 +414,7 @@ end_fenced(const Target *target)
 	for (int i = 0; i < n; i++)
 	{
 		if (kill(pids[i], SIGTERM) == 0)
-			ereport(LOG,
+			ereport(LOG_SERVER_ONLY,
 					(errmsg("terminated process %d, fenced by lease \"%s\" that lapsed", pids[i], target->name),
 					 errdetail("Its transaction was open for longer than revenant.fence_grace after the lapse, and somebody waits.")));
 	}
@@ -428,7 +451,10 @@ take_fence(Target *target, const LeaseRequest *request, int64 until_us)
 											 patient || until_us == 0 ? until_us : grace_us);
 	if (!target->has_fence_lock && !patient && clock_now_us() >= grace_us)
 	{
-		end_fenced(target);
+		/* unless it lives: a renewal that is in its row only */
+		lease_settle(target->op->entry, target->name);
+		if (!lease_entry_is_taken(target->op->entry, &lapsed))
+			end_fenced(target);
 		target->has_fence_lock = lease_wait_lock(&fence_lock, target->fence_mode, false, until_us);
 	}
 	return target->has_fence_lock;
@@ -451,11 +477,11 @@ take_fences(Target *targets, int count, const LeaseRequest *request, int64 until
 	{
 		LeaseHold	now;
 
-		(void) lease_settle_fenced(targets[i].op->entry, targets[i].name);
+		(void) lease_settle_fenced(targets[i].op->entry, targets[i].name, true);
 		if (!lease_entry_is_taken(targets[i].op->entry, &now))
 			continue;
 		give_back_fences(targets, count);	/* nobody sleeps with F */
-		*in_time = request->wait && lease_wait_lapse(targets[i].op->entry, until_us);
+		*in_time = request->wait && wait_lapse(&targets[i], until_us);
 		return false;
 	}
 	return true;
@@ -531,8 +557,7 @@ grant(Target *target, const LeaseRequest *request, int64 token)
 		lease_row_write(target->name, hold, request, lease_hold_has_row(&before));
 	else if (lease_hold_has_row(&before))
 		(void) lease_row_delete(target->name, before.token, false);
-	if (before.scope == LEASE_TTL)
-		lease_tell_lost(target->name, &before, "expired");
+	lease_tell_lost(target->name, &before, "expired");
 	if (request->election)
 		lease_tell_claimed(target->name, hold, request->holder);
 }

@@ -139,7 +139,7 @@ revoke_ttl(LeaseEntry *entry, const char *name, int64 token, const char *reason,
 	LeaseHold	hold;
 
 	exclude_fenced(&entry->key, terminate);
-	(void) lease_settle_fenced(entry, name);
+	(void) lease_settle_fenced(entry, name, true);
 	if (lease_standing(entry, token, &hold) != STANDING_CURRENT || !lease_row_delete(name, token, true))
 		return 0;
 	lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token)->hold.scope = LEASE_TTL;

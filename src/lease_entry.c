@@ -189,6 +189,8 @@ lease_entry_note_end(LeaseEntry *entry)
 	bool		over;
 	bool		first = false;
 
+	if (!entry->settled)
+		return;					/* nobody knows for how long it is held */
 	over = !lease_entry_is_taken(entry, &now) && lease_hold_has_row(&now);
 	over = over || (now.scope == LEASE_SESSION && !lease_hold_has_lock(&now, &tag, ExclusiveLock));
 	if (!over)
@@ -643,23 +645,6 @@ lease_entry_set_free(LeaseEntry *entry, int64 token, int64 delayed_until_us)
 	SpinLockRelease(&entry->mutex);
 	lease_note_discard(&entry->key, note);
 	lease_entry_note_change(entry);
-}
-
-/*
- * What was released by an entry of this process alone is told to who made one in
- * shared memory meanwhile, and may sleep there. In a commit callback; never raises.
- */
-void
-lease_entry_tell_shared(const LeaseEntry *local, int64 token)
-{
-	dshash_table *table = shmem_table(SHARED_LEASES);
-	LeaseEntry *entry = dshash_find(table, &local->key, false);
-
-	if (entry == NULL)
-		return;
-	if (!entry->settled)
-		lease_entry_set_free(entry, token, 0);
-	dshash_release_lock(table, entry);
 }
 
 /*

@@ -102,7 +102,6 @@ extern uint64 lease_entry_changes(LeaseEntry *entry);
 extern void lease_entry_visit(void (*visit) (LeaseEntry *entry, void *arg), void *arg);
 extern int	lease_entry_count_mine(void);
 extern void lease_entry_set_free(LeaseEntry *entry, int64 token, int64 delayed_until_us);
-extern void lease_entry_tell_shared(const LeaseEntry *local, int64 token);
 extern bool lease_hold_has_lock(const LeaseHold *hold, const LOCKTAG *tag, LOCKMODE mode);
 extern bool lease_hold_is_mine(const LeaseHold *hold);
 

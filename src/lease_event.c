@@ -14,6 +14,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
+#include "clock.h"
 #include "events.h"
 #include "lease_event.h"
 
@@ -45,22 +46,35 @@ lease_tell_refreshed(const char *name, const LeaseHold *hold)
 /*
  * A candidate asked and does not lead, since `leading` does; or it came with a
  * token that is worth nothing any more. Candidates ask again and again: it is
- * told once in a session for each name and leader.
+ * told once in a session for each leader, as far as it remembers, and at most once a second.
  */
 void
 lease_tell_rejected(const char *name, int64 token, const LeaseHold *leading, const char *candidate)
 {
-	static char told_name[LEASE_NAME_MAX + 1];
-	static int64 told_token = 0;
-	static int64 told_leading = 0;
+	static struct
+	{
+		char		name[LEASE_NAME_MAX + 1];
+		int64		token;
+		int64		leading;
+	}			told[8];
+	static int	next = 0;
+	static int64 told_us = 0;
 	Event		event = {EVENT_LEADERSHIP_REJECTED, name,.token = token,.role = GetUserId(),
 	.detail = {"candidate", candidate, "reason", token != 0 ? "its token is not the current one" : "somebody else leads"}};
 
-	if (told_token == token && told_leading == leading->token && strcmp(told_name, name) == 0)
+	/* anybody can make up names and tokens: only where somebody leads is it worth telling */
+	if (leading->scope != LEASE_TTL || !leading->election || clock_now_us() - told_us < US_PER_S)
 		return;
-	told_token = token;
-	told_leading = leading->token;
-	strlcpy(told_name, name, sizeof(told_name));
+	for (int i = 0; i < (int) lengthof(told); i++)
+	{
+		if (told[i].token == token && told[i].leading == leading->token && strcmp(told[i].name, name) == 0)
+			return;
+	}
+	told_us = clock_now_us();
+	told[next].token = token;
+	told[next].leading = leading->token;
+	strlcpy(told[next].name, name, sizeof(told[next].name));
+	next = (next + 1) % lengthof(told);
 	event_now(&event);
 }
 
@@ -71,7 +85,7 @@ lease_tell_lost(const char *name, const LeaseHold *hold, const char *reason)
 	Event		event = {EVENT_LEADERSHIP_LOST, name,.token = hold->token,.role = hold->role,
 	.detail = {"reason", reason}};
 
-	if (hold->election)
+	if (hold->scope == LEASE_TTL && hold->election)
 		event_at_commit(&event);
 }
 

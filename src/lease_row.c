@@ -30,6 +30,7 @@
 
 #include "clock.h"
 #include "extension.h"
+#include "lease_local.h"
 #include "lease_row.h"
 #include "row.h"
 
@@ -107,15 +108,24 @@ hold_from_row(HeapTuple tuple, TupleDesc desc, LeaseHold *hold)
 }
 
 /*
- * Reads the row of a name. False: there is none. The caller has pinned the
- * name's entry, so nobody is writing that row, or only asks for a guess.
+ * The row of a name, or NULL. The caller has pinned the name's entry, so nobody
+ * is writing that row, or only asks for a guess; but for those who write it by
+ * entries of their own.
  */
+static HeapTuple
+find(Relation rel, const char *name)
+{
+	if (lease_local_may_exist())
+		return row_find(rel, extension_get()->lease_pkey, name);
+	return row_find_locked(rel, extension_get()->lease_pkey, name);
+}
+
+/* Reads the row of a name; see find(). False: there is none. */
 bool
 lease_row_load(const char *name, LeaseHold *hold)
 {
-	const Extension *extension = extension_get();
-	Relation	rel = table_open(extension->lease, AccessShareLock);
-	HeapTuple	tuple = row_find_locked(rel, extension->lease_pkey, name);
+	Relation	rel = table_open(extension_get()->lease, AccessShareLock);
+	HeapTuple	tuple = find(rel, name);
 
 	if (tuple != NULL)
 	{
@@ -251,10 +261,9 @@ lease_row_delete(const char *name, int64 token, bool held)
 bool
 lease_row_is_request(const char *name, const LeaseRequest *request, int64 *token)
 {
-	const Extension *extension = extension_get();
-	Relation	rel = table_open(extension->lease, AccessShareLock);
+	Relation	rel = table_open(extension_get()->lease, AccessShareLock);
 	TupleDesc	desc = RelationGetDescr(rel);
-	HeapTuple	tuple = row_find_locked(rel, extension->lease_pkey, name);
+	HeapTuple	tuple = find(rel, name);
 	bool		same = false;
 
 	if (tuple != NULL)
@@ -276,13 +285,13 @@ typedef struct RowChange
 {
 	int64		ttl_us;			/* at least */
 	int64		hold_off_us;
-	int64		deadline_us;	/* 0: as it is in shared memory */
+	int64		deadline_us;	/* 0: as it is in shared memory. At least, for a renewal; then what it is in the end */
 	bool		flushed;
 } RowChange;
 
 /* Changes the row of a name's hold. Otherwise as lease_row_delete(). */
 static bool
-change(const char *name, int64 token, const RowChange *change)
+change(const char *name, int64 token, RowChange *change)
 {
 	Relation	rel = table_open(extension_get()->lease, RowExclusiveLock);
 	Datum		values[LEASE_ROW_COLUMNS] = {0};
@@ -295,8 +304,13 @@ change(const char *name, int64 token, const RowChange *change)
 		locked = row_lock(rel, tuple);
 	if (locked)
 	{
-		int64		ttl_us = interval_column(tuple, RelationGetDescr(rel), LEASE_ROW_TTL);
+		TupleDesc	desc = RelationGetDescr(rel);
+		int64		ttl_us = interval_column(tuple, desc, LEASE_ROW_TTL);
 
+		/* a renewal never brings the deadline nearer: another one may have been faster */
+		if (change->hold_off_us == 0 && change->deadline_us != 0 &&
+			bigint_column(tuple, desc, LEASE_ROW_SERVER_START) == clock_server_start())
+			change->deadline_us = Max(change->deadline_us, bigint_column(tuple, desc, LEASE_ROW_DEADLINE_US));
 		values[LEASE_ROW_TTL - 1] = lease_interval_datum(Max(ttl_us, change->ttl_us));
 		replace[LEASE_ROW_TTL - 1] = change->ttl_us > ttl_us;
 		values[LEASE_ROW_HOLD_OFF - 1] = lease_interval_datum(change->hold_off_us);
@@ -323,17 +337,17 @@ lease_row_lengthen(const char *name, int64 token, int64 ttl_us)
 }
 
 /*
- * A renewal for which shared memory has no room: until `deadline_us` on the
- * monotonic clock of this server, unless it is restarted, and with a ttl of at
- * least `ttl_us`. The caller has F. The commit is flushed only if the ttl grew:
+ * A renewal for which shared memory has no room: at least until `deadline_us` on
+ * the monotonic clock of this server, unless it is restarted, and with a ttl of at
+ * least `ttl_us`. Returns the deadline that it has then, or 0: it is lost. The caller has F. The commit is flushed only if the ttl grew:
  * after a crash the row is held for its ttl anyway.
  */
-bool
+int64
 lease_row_renew(const char *name, int64 token, int64 ttl_us, int64 deadline_us)
 {
 	RowChange	renewed = {.ttl_us = ttl_us,.deadline_us = deadline_us};
 
-	return change(name, token, &renewed);
+	return change(name, token, &renewed) ? renewed.deadline_us : 0;
 }
 
 /*
@@ -378,9 +392,11 @@ visit_tuple(Relation rel, HeapTuple tuple, void *arg)
 		row.metadata = isnull ? NULL : DatumGetJsonbPCopy(metadata);
 	}
 	state->visit(&row, state->arg);
+	if (!state->details)
+		pfree(row.name);		/* there may be very many */
 }
 
-/* Calls `visit` for each row, with name and hold, and the rest too if `details` are wanted. */
+/* Calls `visit` for each row, with name and hold, and the rest too if `details` are wanted; without them the name is gone after the call. */
 void
 lease_row_visit(bool details, void (*visit) (const LeaseRow *row, void *arg), void *arg)
 {

@@ -50,7 +50,7 @@ extern bool lease_row_delete(const char *name, int64 token, bool held);
 extern bool lease_row_hold_off(const char *name, const LeaseHold *hold, int64 hold_off_us);
 extern bool lease_row_is_request(const char *name, const LeaseRequest *request, int64 *token);
 extern bool lease_row_lengthen(const char *name, int64 token, int64 ttl_us);
-extern bool lease_row_renew(const char *name, int64 token, int64 ttl_us, int64 deadline_us);
+extern int64 lease_row_renew(const char *name, int64 token, int64 ttl_us, int64 deadline_us);
 extern char *lease_row_holder(const char *name);
 extern void lease_row_visit(bool details, void (*visit) (const LeaseRow *row, void *arg), void *arg);
 

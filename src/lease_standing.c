@@ -32,39 +32,58 @@ static void
 load(LeaseEntry *entry, const char *name, bool settles)
 {
 	LeaseHold	hold;
+	uint64		changes = lease_entry_changes(entry);
 
 	if (!lease_row_load(name, &hold))
 		memset(&hold, 0, sizeof(hold));
 	SpinLockAcquire(&entry->mutex);
-	if (!entry->settled)
+	/* what was told meanwhile is newer than what was read */
+	if (!entry->settled && (settles || entry->changes == changes))
 	{
 		entry->now = hold;
 		entry->settled = settles;
+		entry->noted_end = 0;
 	}
 	SpinLockRelease(&entry->mutex);
 }
 
-/*
- * Reads the row into the entry if nobody did yet. The caller has pinned it.
- * While others may be writing the row by entries of their own (lease_local.c),
- * that only lasts if F can be had in a mode that keeps them out.
- */
-void
-lease_settle(LeaseEntry *entry, const char *name)
+/* Whether this transaction itself has changed the row: then nobody knows yet what it will say. */
+static bool
+has_changed_row(const LeaseKey *key)
 {
-	LOCKTAG		fence_lock = lease_lock_fence(&entry->key);
+	return lease_xact_find_key(LEASE_OP_RELEASE, key) != NULL || lease_xact_find_key(LEASE_OP_LENGTHEN, key) != NULL ||
+		lease_xact_find_key(LEASE_OP_ACQUIRE, key) != NULL;
+}
+
+static bool
+is_settled(LeaseEntry *entry)
+{
 	bool		settled;
 
 	SpinLockAcquire(&entry->mutex);
 	settled = entry->settled;
 	SpinLockRelease(&entry->mutex);
-	if (settled)
+	return settled;
+}
+
+/*
+ * Reads the row into the entry if nobody did yet. The caller has pinned it.
+ * While others may be writing the row by entries of their own (lease_local.c),
+ * that only lasts if F can be had in a mode that keeps them out, and if this
+ * transaction has not written it itself.
+ */
+void
+lease_settle(LeaseEntry *entry, const char *name)
+{
+	LOCKTAG		fence_lock = lease_lock_fence(&entry->key);
+
+	if (is_settled(entry))
 		return;
 	if (lease_entry_is_local(entry))
 		load(entry, name, false);
 	else if (!lease_local_may_exist())
 		load(entry, name, true);
-	else if (lease_wait_lock(&fence_lock, TAKEOVER_SHARED, false, 0))
+	else if (!has_changed_row(&entry->key) && lease_wait_lock(&fence_lock, TAKEOVER_SHARED, false, 0))
 	{
 		load(entry, name, true);
 		lease_unlock(&fence_lock, TAKEOVER_SHARED, false);
@@ -74,21 +93,28 @@ lease_settle(LeaseEntry *entry, const char *name)
 }
 
 /*
- * For who has F, as a fence or exclusively, and is about to look at a ttl hold
- * or to write its row: brings an entry that is not settled up to date. True: a
- * renewal goes into the row, since this entry is not where others look. Raises 53200.
+ * For who has F, as a fence or (`excluding`) in a mode that keeps fences out,
+ * and is about to look at a ttl hold or to write its row: brings an entry that
+ * is not settled up to date. True: what is written goes into the row only, since
+ * this entry is not where others look. Raises 53200.
  */
 bool
-lease_settle_fenced(LeaseEntry *entry, const char *name)
+lease_settle_fenced(LeaseEntry *entry, const char *name, bool excluding)
 {
-	lease_settle(entry, name);
+	if (is_settled(entry))
+		return false;
 	if (lease_entry_is_local(entry) && lease_entry_is_outdated(entry))
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of shared memory for leases"),
 				 errdetail("While lease \"%s\" was looked at there was room for it again.", name),
 				 errhint("Try again.")));
-	return !entry->settled;
+	/* not by lease_settle(): the lock manager may refuse even who has F, because of others that wait */
+	if (excluding && !lease_entry_is_local(entry))
+		load(entry, name, !has_changed_row(&entry->key));
+	else
+		lease_settle(entry, name);
+	return !is_settled(entry);
 }
 
 /* Whether a renewal has to go into the row. A guess, before F is had. */

@@ -18,6 +18,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 
@@ -99,6 +100,13 @@ look_at_row(const LeaseRow *row, void *arg)
 		table_due_us = Min(table_due_us, lease_hold_free_from(&row->hold));
 }
 
+/* The supervisor waits for nobody, not even for who has locked the table. To the end of the transaction. */
+static bool
+lock_table(void)
+{
+	return ConditionalLockRelationOid(extension_get()->lease, RowExclusiveLock);
+}
+
 /*
  * Looks which leases have lapsed; what an earlier look found is forgotten.
  * Called by the supervisor, in a transaction. True when there may be more than it
@@ -114,15 +122,25 @@ lease_sweep_look(void)
 		lapsed_context = AllocSetContextCreate(TopMemoryContext, "revenant lapsed leases", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(lapsed_context);
 	lapsed = NIL;
+	if (!lock_table())
+		return false;
 	lease_entry_visit(look_at_entry, &now_us);
 	if (list_length(lapsed) < LAPSED_MAX && (instance != table_instance || now_us >= table_due_us))
 	{
-		table_instance = instance;
+		table_instance = InvalidOid;	/* until it has been read */
 		table_due_us = now_us + TABLE_MAX_US;
 		lease_row_visit(false, look_at_row, &now_us);
+		table_instance = instance;
 		table_due_us = list_length(lapsed) < LAPSED_MAX ? Max(table_due_us, now_us + TABLE_MIN_US) : now_us;
 	}
 	return list_length(lapsed) >= LAPSED_MAX;
+}
+
+/* One that is busy is looked at again, also if it has no entry. */
+static void
+skip(void)
+{
+	table_due_us = Min(table_due_us, clock_now_us() + TABLE_MIN_US);
 }
 
 /* Removes one lapsed lease, if nobody is at it. */
@@ -139,15 +157,20 @@ remove_one(const char *name)
 	hold_lock = lease_lock_hold(&key);
 	fence_lock = lease_lock_fence(&key);
 	if (!lease_wait_lock(&hold_lock, HOLD_EXCLUSIVE, false, 0))
+	{
+		skip();
 		return;
+	}
 	if (!lease_wait_lock(&fence_lock, TAKEOVER_EXCLUSIVE, false, 0))
 	{
 		lease_unlock(&hold_lock, HOLD_EXCLUSIVE, false);
+		skip();
 		return;
 	}
 	look = lease_find_entry(&key, name);
 	if (look == NULL)
 		return;
+	(void) lease_settle_fenced(look->entry, name, true);
 	if (!lease_entry_is_taken(look->entry, &now) && lease_hold_has_row(&now) &&
 		lease_row_delete(name, now.token, false))
 	{
@@ -165,6 +188,8 @@ remove_one(const char *name)
 int
 lease_sweep_some(int limit)
 {
+	if (!lock_table())
+		lapsed = NIL;			/* at the next look, then */
 	while (limit-- > 0 && lapsed != NIL)
 	{
 		char	   *name = llast(lapsed);

@@ -72,36 +72,49 @@ lease_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session)
 	CurrentResourceOwner = owner;
 }
 
+/* The timer below, and the process that made it: a fork does not have it. */
+static timer_t alarm_timer;
+static int	alarm_owner = 0;
+
 /*
  * The end of a wait on the monotonic clock: a timer of this process that
  * cancels its statement, like a user would. (PostgreSQL's own timeouts compare with the
- * wall clock: when that is set back by an hour they come an hour late.)
+ * wall clock: when that is set back by an hour they come an hour late.) A cancel by
+ * a user that comes in the same moment is taken for it, as one that came too late.
  */
 static void
 set_alarm(int64 in_us)
 {
-	static timer_t timer;
-	static int	owner = 0;		/* the process that made it: a fork does not have it */
 	struct itimerspec when = {0};
 
-	if (owner != MyProcPid)
+	if (alarm_owner != MyProcPid)
 	{
 		struct sigevent event = {0};
 
 		event.sigev_notify = SIGEV_SIGNAL;
 		event.sigev_signo = SIGINT;
-		if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
+		if (timer_create(CLOCK_MONOTONIC, &event, &alarm_timer) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 					 errmsg("could not create a timer: %m")));
-		owner = MyProcPid;
+		alarm_owner = MyProcPid;
 	}
 	when.it_value.tv_sec = in_us / US_PER_S;
 	when.it_value.tv_nsec = in_us % US_PER_S * 1000;
-	if (timer_settime(timer, 0, &when, NULL) != 0)
+	if (timer_settime(alarm_timer, 0, &when, NULL) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("could not set a timer: %m")));
+}
+
+/* Never raises. */
+static void
+clear_alarm(void)
+{
+	struct itimerspec never = {0};
+
+	if (alarm_owner == MyProcPid)
+		(void) timer_settime(alarm_timer, 0, &never, NULL);
 }
 
 /* Whether an error is a cancel of the statement, and none of PostgreSQL's timeouts. */
@@ -130,7 +143,7 @@ wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 	{
 		set_alarm(Max(until_us - clock_now_us(), 1));
 		(void) acquire(tag, mode, session, false);
-		set_alarm(0);
+		clear_alarm();
 		/* the alarm may have come in the moment of the grant: it is to be caught here */
 		CHECK_FOR_INTERRUPTS();
 		ReleaseCurrentSubTransaction();
@@ -145,7 +158,7 @@ wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
-		set_alarm(0);
+		clear_alarm();
 		over = clock_now_us() >= until_us;
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
@@ -270,15 +283,14 @@ sleep_until(LeaseEntry *entry, int64 wake_us)
 /*
  * Sleeps until the name is nobody's: its ttl hold was released, revoked or
  * lapsed, and no lock_delay or hold_off is left. The caller has H, so there is one sleeper at most, and no newer holder can
- * come. False when that was not before `until_us`. Raises 55P03 after
+ * come. It has waited since `since_us`. False when that was not before `until_us`. Raises 55P03 after
  * lock_timeout, 57014, and 40P01.
  */
 bool
-lease_wait_lapse(LeaseEntry *entry, int64 until_us)
+lease_wait_lapse(LeaseEntry *entry, int64 since_us, int64 until_us)
 {
-	int64		start_us = clock_now_us();
-	int64		lock_timeout_us = LockTimeout > 0 ? start_us + LockTimeout * US_PER_MS : PG_INT64_MAX;
-	int64		deadlock_check_us = start_us + DeadlockTimeout * US_PER_MS;
+	int64		lock_timeout_us = LockTimeout > 0 ? since_us + LockTimeout * US_PER_MS : PG_INT64_MAX;
+	int64		deadlock_check_us = since_us + DeadlockTimeout * US_PER_MS;
 	bool		in_time = true;
 
 	InvalidateCatalogSnapshot();

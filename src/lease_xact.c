@@ -315,8 +315,6 @@ commit_release(LeaseOp *op)
 	else
 		lease_entry_set_free(op->entry, op->hold.token,
 							 op->hold_off_us > 0 ? clock_now_us() + op->hold_off_us : 0);
-	if (lease_entry_is_local(op->entry))
-		lease_entry_tell_shared(op->entry, op->hold.token);
 	if (op->hold.scope == LEASE_SESSION)
 	{
 		give_back_hold_lock(op);

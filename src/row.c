@@ -77,7 +77,7 @@ row_find_locked(Relation rel, Oid index, const char *key)
 
 /*
  * The same for a caller that holds nothing. Only a transaction that is
- * serializable can still miss a row in the middle of an update, since a look
+ * serializable can still miss a row in the middle of an update, if that happens twice, since a look
  * that is MVCC would make it fail with 40001.
  */
 HeapTuple
@@ -85,7 +85,9 @@ row_find(Relation rel, Oid index, const char *key)
 {
 	HeapTuple	tuple = row_find_locked(rel, index, key);
 
-	if (tuple == NULL && !IsolationIsSerializable())
+	if (tuple == NULL && IsolationIsSerializable())
+		tuple = row_find_locked(rel, index, key);
+	else if (tuple == NULL)
 	{
 		Snapshot	latest = RegisterSnapshot(GetLatestSnapshot());
 

@@ -122,10 +122,10 @@ static const struct
 static Size
 fixed_size(void)
 {
-	Size		size = MAXALIGN(sizeof(Shared));
+	Size		size = CACHELINEALIGN(sizeof(Shared));
 
 	for (int i = 0; i < (int) lengthof(parts); i++)
-		size = add_size(size, MAXALIGN(parts[i].size()));
+		size = add_size(size, CACHELINEALIGN(parts[i].size()));
 	return add_size(size, AREA_IN_PLACE);
 }
 
@@ -186,11 +186,11 @@ startup_hook(void)
 	if (!found)
 		memset(place, 0, fixed_size());
 	shared = (Shared *) place;
-	place += MAXALIGN(sizeof(Shared));
+	place += CACHELINEALIGN(sizeof(Shared));
 	for (int i = 0; i < (int) lengthof(parts); i++)
 	{
 		parts[i].init(place, found);
-		place += MAXALIGN(parts[i].size());
+		place += CACHELINEALIGN(parts[i].size());
 	}
 	area_place = place;
 	if (!found)

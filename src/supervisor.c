@@ -158,6 +158,7 @@ static int64 loaded_us = 0;		/* 0: never */
 static int64 swept_us = 0;
 static int64 purged_us = 0;
 static int	lapsed = 0;			/* leases that are still to be removed */
+static bool sweep_singly = false;	/* after a batch that failed */
 static int64 pruned_us = 0;
 static int64 wake_us = 0;		/* when the next tick must come at the latest */
 static int64 complained_us = 0;
@@ -1055,7 +1056,7 @@ look_for_lapsed(void *arg)
 static void
 sweep_some(void *arg)
 {
-	*(int *) arg = lease_sweep_some(SWEEP_BATCH);
+	*(int *) arg = lease_sweep_some(sweep_singly ? 1 : SWEEP_BATCH);
 }
 
 static void
@@ -1085,8 +1086,15 @@ sweep(void)
 	{
 		CHECK_FOR_INTERRUPTS();
 		lapsed = 0;
-		(void) guarded("remove lapsed leases", sweep_some, &lapsed);
+		if (guarded("remove lapsed leases", sweep_some, &lapsed))
+			continue;
+		/* one that cannot be removed is not to keep the others of its batch: look again, and take one by one */
+		more = !sweep_singly || more;
+		lapsed = sweep_singly ? 1 : 0;
+		sweep_singly = true;
 	}
+	if (lapsed == 0 && !more)
+		sweep_singly = false;
 	if (since_us - purged_us >= SWEEP_EVERY_US && lapsed == 0)
 	{
 		purged_us = since_us;
