@@ -98,7 +98,7 @@ lease_local_make(const LeaseKey *key, const char *name)
 
 	lease_entry_init(&local->entry, name, InvalidDsaPointer);
 	local->entry.key = *key;
-	strcpy(local->name, name);
+	memcpy(local->name, name, strlen(name) + 1);
 	local->next = locals;
 	locals = local;
 	return &local->entry;

@@ -72,6 +72,7 @@
 #include "task.h"
 #include "task_state.h"
 #include "task_status.h"
+#include "tick.h"
 #include "worker.h"
 
 #define LONGEST_SLEEP_US (10 * US_PER_S)
@@ -82,7 +83,6 @@
 #define SWEEP_BATCH 50
 #define SWEEP_SLICE_US (50 * US_PER_MS)
 #define SWEEP_PAUSE_US (10 * US_PER_MS)
-#define COMPLAIN_EVERY_US (60 * US_PER_S)
 
 /*
  * A fire time that is over by no more than this is still run: the supervisor
@@ -140,11 +140,8 @@ typedef struct Task
 	uint32		reason_hash;
 } Task;
 
-typedef void (*Step) (void *arg);
-
 static WorkerExtra me;
 static HTAB *tasks = NULL;
-static MemoryContext tick_context = NULL;
 
 static Oid	instance = InvalidOid;	/* of the extension; InvalidOid: not known yet */
 static bool extension_present = false;
@@ -160,70 +157,9 @@ static int64 purged_us = 0;
 static int	lapsed = 0;			/* leases that are still to be removed */
 static bool sweep_singly = false;	/* after a batch that failed */
 static int64 pruned_us = 0;
-static int64 wake_us = 0;		/* when the next tick must come at the latest */
-static int64 complained_us = 0;
-static uint32 complained_hash = 0;
 static int64 slots_complained_us = 0;
 
 /* ---------------------------------------------------------------- small things */
-
-static void
-sleep_at_most(int64 us)
-{
-	wake_us = Min(wake_us, clock_now_us() + Max(us, 0));
-}
-
-static uint32
-text_hash(const char *text)
-{
-	return DatumGetUInt32(hash_any((const unsigned char *) text, (int) strlen(text)));
-}
-
-/*
- * Runs a step in a transaction of its own. False when it failed: then it was
- * rolled back, and the log says so, but the same error at most once a minute.
- */
-static bool
-guarded(const char *what, Step step, void *arg)
-{
-	volatile bool done = false;
-
-	PG_TRY();
-	{
-		SetCurrentStatementStartTimestamp();
-		StartTransactionCommand();
-		PushActiveSnapshot(GetTransactionSnapshot());
-		step(arg);
-		if (ActiveSnapshotSet())
-			PopActiveSnapshot();
-		CommitTransactionCommand();
-		done = true;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-		uint32		hash;
-
-		MemoryContextSwitchTo(tick_context);
-		error = CopyErrorData();
-		FlushErrorState();
-		AbortOutOfAnyTransaction();
-		hash = text_hash(error->message ? error->message : "") ^ text_hash(what);
-		if (hash != complained_hash || clock_now_us() - complained_us > COMPLAIN_EVERY_US)
-		{
-			complained_hash = hash;
-			complained_us = clock_now_us();
-			ereport(LOG,
-					(errcode(error->sqlerrcode),
-					 errmsg("revenant supervisor could not %s: %s", what, error->message ? error->message : "?"),
-					 error->detail ? errdetail_internal("%s", error->detail) : 0));
-		}
-		sleep_at_most(RETRY_US);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(tick_context);
-	return done;
-}
 
 static void
 on_role_change(Datum arg, int cacheid, uint32 hashvalue)
@@ -235,7 +171,7 @@ on_role_change(Datum arg, int cacheid, uint32 hashvalue)
 static void
 publish(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason)
 {
-	uint32		hash = text_hash(reason) ^ (uint32) next_run;
+	uint32		hash = tick_text_hash(reason) ^ (uint32) next_run;
 	bool		changed;
 
 	if (task->phase == phase && task->reason_hash == hash)
@@ -520,12 +456,12 @@ reload(void)
 	uint32		of_roles = role_changes;
 
 	reload_wanted = false;
-	if (!guarded("read its tasks", load, &result) || result.gone || result.busy)
+	if (!tick_step("read its tasks", load, &result) || result.gone || result.busy)
 	{
 		reload_wanted = true;
 		if (result.gone)
 			extension_forget();
-		sleep_at_most(RETRY_US);
+		tick_at_most(RETRY_US);
 		return;
 	}
 	if (result.foreign > foreign)
@@ -543,11 +479,11 @@ reload(void)
 	}
 
 	foreach(cell, result.open_runs)
-		(void) guarded("close an interrupted run", close_interrupted, lfirst(cell));
+		(void) tick_step("close an interrupted run", close_interrupted, lfirst(cell));
 	foreach(cell, result.orphans)
-		(void) guarded("remove what is left of a dropped task", remove_orphan, lfirst(cell));
+		(void) tick_step("remove what is left of a dropped task", remove_orphan, lfirst(cell));
 	if (reload_wanted)
-		sleep_at_most(RETRY_US);
+		tick_at_most(RETRY_US);
 }
 
 /* ---------------------------------------------------------------- runs that ended */
@@ -633,10 +569,10 @@ finish_run(Task *task, const RunnerSlot *slot)
 	if (!task->ended || task->ended_generation != slot->generation)
 		decide_ending(task, slot);
 	task->ended_generation = slot->generation;
-	(void) guarded("write down how a run ended", write_ending, &ended);
+	(void) tick_step("write down how a run ended", write_ending, &ended);
 	task->ended = !ended.written;
 	if (!ended.written)
-		sleep_at_most(RETRY_US);
+		tick_at_most(RETRY_US);
 	return ended.written;
 }
 
@@ -696,7 +632,7 @@ collect(void)
 		else if (!slot->stop)
 			worker_runner_stop(i, slot->generation);
 		if (slot->state == RUNNER_STARTING)
-			sleep_at_most(RETRY_US);
+			tick_at_most(RETRY_US);
 	}
 	pfree(slot);
 }
@@ -733,7 +669,7 @@ start(Task *task)
 	{
 		if (task->ended)
 			publish(task, PHASE_SCHEDULED, 0, "how its last run ended cannot be written down yet: somebody has locked revenant.task_state");
-		sleep_at_most(RETRY_US);
+		tick_at_most(RETRY_US);
 		return true;
 	}
 	DEBUG_POINT("supervisor-before-hold-check");
@@ -744,7 +680,7 @@ start(Task *task)
 		worker_runner_give_back(extra.slot, extra.generation);
 		publish(task, PHASE_SCHEDULED, 0,
 				psprintf("process %d is about to drop, disable or restart it", holder));
-		sleep_at_most(RETRY_US);
+		tick_at_most(RETRY_US);
 		return true;
 	}
 
@@ -821,7 +757,7 @@ is_due(Task *task)
 	if (task->claim_delay_us > 0 && now_us < claim_us)
 	{
 		publish(task, PHASE_SCHEDULED, clock_to_timestamp(claim_us), "waits for its claim_delay to pass");
-		sleep_at_most(claim_us - now_us);
+		tick_at_most(claim_us - now_us);
 		return false;
 	}
 	if (task->has_schedule)
@@ -845,7 +781,7 @@ is_due(Task *task)
 			return false;
 		}
 		if (task->fire_at != 0)
-			sleep_at_most(task->fire_at - now);
+			tick_at_most(task->fire_at - now);
 		if (!task->backoff)
 		{
 			publish(task, PHASE_SCHEDULED, task->fire_at, "waits for the next time of its schedule");
@@ -861,7 +797,7 @@ is_due(Task *task)
 	publish(task, PHASE_BACKOFF, clock_to_timestamp(task->due_us) / 1000 * 1000,
 			task->failures == 0 ? "ended, and waits for backoff_min before the next run" :
 			psprintf("waits to be started again after %d failure(s) in a row", task->failures));
-	sleep_at_most(task->due_us - now_us);
+	tick_at_most(task->due_us - now_us);
 	return false;
 }
 
@@ -887,7 +823,7 @@ decide(void *arg)
 			if (task->slot >= 0)
 			{
 				worker_runner_stop(task->slot, task->runner_generation);
-				sleep_at_most(RETRY_US);
+				tick_at_most(RETRY_US);
 				continue;
 			}
 			task_status_forget(&task->key);
@@ -918,7 +854,7 @@ decide(void *arg)
 			if (reason != NULL || obsolete || task->runner_stop)
 			{
 				publish(task, PHASE_STOPPING, 0, "its runner was told to end");
-				sleep_at_most(RETRY_US);
+				tick_at_most(RETRY_US);
 			}
 			else if (task->runner_leads && task->phase != PHASE_LEADING)
 				publish(task, PHASE_LEADING, task->fire_at, "");
@@ -943,8 +879,8 @@ decide(void *arg)
 	worker_supervisor_hungry(me.slot, hungry_since_us);
 	if (!room)
 	{
-		sleep_at_most(RETRY_US);
-		if (slots_complained_us == 0 || clock_now_us() - slots_complained_us > 10 * COMPLAIN_EVERY_US)
+		tick_at_most(RETRY_US);
+		if (slots_complained_us == 0 || clock_now_us() - slots_complained_us > 10 * TICK_COMPLAIN_EVERY_US)
 		{
 			slots_complained_us = clock_now_us();
 			ereport(LOG,
@@ -1017,7 +953,7 @@ leave(void)
 	pfree(slot);
 	if (!empty)
 	{
-		sleep_at_most(RETRY_US);
+		tick_at_most(RETRY_US);
 		return;
 	}
 	/* also what a supervisor left that was gone before the extension was */
@@ -1026,7 +962,7 @@ leave(void)
 	instance = InvalidOid;
 	if (worker_supervisor_absent(me.slot))
 		proc_exit(0);
-	sleep_at_most(0);
+	tick_at_most(0);
 }
 
 static void
@@ -1043,7 +979,7 @@ enter_era(void *arg)
 		*(bool *) arg = true;
 	}
 	else
-		sleep_at_most(RETRY_US);
+		tick_at_most(RETRY_US);
 }
 
 static void
@@ -1079,14 +1015,14 @@ sweep(void)
 	if (lapsed == 0 && since_us - swept_us >= every_us)
 	{
 		swept_us = since_us;
-		(void) guarded("look for lapsed leases", look_for_lapsed, &more);
+		(void) tick_step("look for lapsed leases", look_for_lapsed, &more);
 		lapsed = 1;
 	}
 	while (lapsed > 0 && clock_now_us() - since_us < SWEEP_SLICE_US)
 	{
 		CHECK_FOR_INTERRUPTS();
 		lapsed = 0;
-		if (guarded("remove lapsed leases", sweep_some, &lapsed))
+		if (tick_step("remove lapsed leases", sweep_some, &lapsed))
 			continue;
 		/* one that cannot be removed is not to keep the others of its batch: look again, and take one by one */
 		more = !sweep_singly || more;
@@ -1098,9 +1034,9 @@ sweep(void)
 	if (since_us - purged_us >= SWEEP_EVERY_US && lapsed == 0)
 	{
 		purged_us = since_us;
-		(void) guarded("give back the memory of leases", purge_leases, NULL);
+		(void) tick_step("give back the memory of leases", purge_leases, NULL);
 	}
-	sleep_at_most(lapsed > 0 ? SWEEP_PAUSE_US : every_us);
+	tick_at_most(lapsed > 0 ? SWEEP_PAUSE_US : every_us);
 }
 
 /* One look at everything. */
@@ -1109,7 +1045,7 @@ tick(void)
 {
 	bool		entered = false;
 
-	if (!guarded("look for the extension", look_for_extension, NULL))
+	if (!tick_step("look for the extension", look_for_extension, NULL))
 		return;
 	if (!extension_present)
 	{
@@ -1121,7 +1057,7 @@ tick(void)
 
 	clock_note_writable();
 	/* each time, tasks or not: a restore may have brought another era to be above */
-	(void) guarded("enter the era of its tokens", enter_era, &entered);
+	(void) tick_step("enter the era of its tokens", enter_era, &entered);
 	if (guc_enabled && !leading)
 	{
 		leading = entered;
@@ -1137,7 +1073,7 @@ tick(void)
 	if (seen_changes != worker_supervisor_changes(me.slot) || seen_role_changes != role_changes || reload_wanted ||
 		clock_now_us() - loaded_us >= LOAD_EVERY_US)
 		reload();
-	(void) guarded("decide what to run", decide, NULL);
+	(void) tick_step("decide what to run", decide, NULL);
 	if (guc_enabled)
 		sweep();
 }
@@ -1170,7 +1106,7 @@ revenant_supervisor_main(Datum main_arg)
 	pgstat_report_activity(STATE_IDLE, NULL);
 	CacheRegisterSyscacheCallback(AUTHOID, on_role_change, (Datum) 0);
 
-	tick_context = AllocSetContextCreate(TopMemoryContext, "revenant supervisor tick", ALLOCSET_DEFAULT_SIZES);
+	tick_init();
 	control.keysize = sizeof(TaskKey);
 	control.entrysize = sizeof(Task);
 	tasks = hash_create("revenant tasks", 64, &control, HASH_ELEM | HASH_BLOBS);
@@ -1193,14 +1129,13 @@ revenant_supervisor_main(Datum main_arg)
 			reload_wanted = true;
 		}
 
-		wake_us = clock_now_us() + LONGEST_SLEEP_US;
-		MemoryContextSwitchTo(tick_context);
+		tick_begin(LONGEST_SLEEP_US);
 		tick();
 		MemoryContextReset(tick_context);
 		(void) pgstat_report_stat(false);
 
 		/* whoever waited for a lock meanwhile has reset the latch, and what it stood for may have come too late for this tick */
-		sleep_us = wake_us - clock_now_us();
+		sleep_us = tick_left_us();
 		if (sleep_us > 0 && wakes == worker_supervisor_wakes(me.slot) && !ConfigReloadPending &&
 			of_roles == role_changes)
 			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

@@ -16,27 +16,30 @@
  *   purge              lease_entry.c: lease_entry_purge, lease_entry_reap
  *
  * Properties:
- *   granted            nobody is granted the name, nor is it swept, before the deadline that the holder was told: by a renewal in memory at
- *                      once, by one that goes into the row at its commit
- *   fenced             nor while a transaction is fenced
- *   over               once a release has ended, or somebody else was granted the name, no renewal and no fence that is asked for then succeeds
- *   quiet              when no transaction is open, an entry that is settled has the row's token, or is free and there is no row
- *   asleep             nor is the acquirer then asleep for a hold that has no row; and nobody waits in a circle
+ *   granted   nobody is granted the name, nor is it swept, before the deadline that the holder was told: by a renewal in memory at once, by one
+ *             that goes into the row at its commit
+ *   fenced    nor while a transaction is fenced
+ *   over      once a release has ended, or somebody else was granted the name, no renewal and no fence that is asked for then succeeds
+ *   quiet     when no transaction is open, an entry that is settled has the row's token, or is free and there is no row
+ *   asleep    nor is the acquirer then asleep for a hold that has no row; and nobody waits in a circle
  *
- * Switches, 1 = the protocol as it should be:
- *   LOOK_F       who writes or is fenced by an entry of its own looks under F that no settled one is in shared memory
- *   SETTLE_F     once the flag is set, an entry settles only under F in a mode that keeps writers of the row out
- *   AGAIN        who has F exclusively settles again, and looks again
- *   FLAG_FIRST   the flag is set before the last search of the table           (0: after it)
- *   FLAG_LATE    it is read once the entry is in the table                     (0: before the search)
- *   FLAG_AGAIN   it is read once more, when the row has been read              (0: it is not)
- *   TELL         a release by an entry of one's own is told to one in shared memory that is not settled
- *   NEWEST       what was read of the row is of no use if the entry was given something meanwhile: it is read anew
- *   OWN          who has written the row in this transaction does not settle the entry by it
- *   ROW_MAX      a renewal never brings the row's deadline nearer              (0: it writes what it found before it waited for the row)
+ * Switches, 1 = the protocol as it should be. A counter-example shows with each at 0, except that FLAG_FIRST and FLAG_LATE matter where FLAG_AGAIN
+ * is 0 only: with it they are not needed.
+ *   LOOK_F      who writes or is fenced by an entry of its own looks under F that no settled one is in shared memory
+ *   SETTLE_F    once the flag is set, an entry settles only under F in a mode that keeps writers of the row out
+ *   AGAIN       who has F exclusively settles again, and looks again
+ *   FLAG_FIRST  the flag is set before the last search of the table           (0: after it)
+ *   FLAG_LATE   it is read once the entry is in the table                     (0: before the search)
+ *   FLAG_AGAIN  who settles without F reads it once more when it has read the row: what is set by now may have been by a writer of it
+ *   TELL        a release by an entry of one's own is told to one in shared memory that is not settled
+ *   NEWEST      what was read of the row is of no use if the entry was given something meanwhile: the row is read anew
+ *   OWN         who has written the row in this transaction does not settle the entry by it
+ *   ROW_MAX     a renewal never brings the row's deadline nearer              (0: it writes what it counted before it waited for the row)
+ *   QUEUE       1: a try of F may also fail for who waits for it              0: only for who has it. Who waits is not in here otherwise
  *
- * F goes to whoever nothing excludes, in any order, and a try may fail for a queue that is not in here. Not in here: lengthening (crash.pml),
- * lock_delay and hold_off (delay.pml), scopes other than ttl, and revoke, which is as a release by who has F exclusively.
+ * How much there is of everything: TX0, TX1 transactions of the sessions, of OPS operations; ACQ, SWEEPS, READS: 0 for none.
+ * Not in here: lengthening (crash.pml), lock_delay and hold_off (delay.pml), scopes other than ttl, revoke, which is as a release by who has F
+ * exclusively, and a row that is not found while it is updated.
  *
  * By hand: spin -a full.pml && gcc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m1000000
  */
@@ -67,10 +70,12 @@
 #ifndef OWN
 #define OWN 1
 #endif
+#ifndef QUEUE
+#define QUEUE 1
+#endif
 #ifndef ROW_MAX
 #define ROW_MAX 1
 #endif
-/* how much of everything: transactions of the first and the second session, operations in each, acquirer, sweeps, reads */
 #ifndef TX0
 #define TX0 1
 #endif
@@ -78,7 +83,7 @@
 #define TX1 1
 #endif
 #ifndef OPS
-#define OPS 2
+#define OPS 1
 #endif
 #ifndef ACQ
 #define ACQ 1
@@ -127,6 +132,7 @@ bool asleep = false;
 #define VIS_DL  (rW == me -> pDl : rDl)
 #define CUR_TOK (use[me] == LOCAL -> lTok[me] : eTok)
 #define CUR_DL  (use[me] == LOCAL -> lDl[me] : eDl)
+#define F_FREE ((fX == NONE || fX == me) && (fR & ~ME) == 0)       /* for Share */
 #define CURRENT (CUR_TOK == 1 && CUR_DL > 0 && !gone)
 
 inline check_quiet() {
@@ -170,8 +176,8 @@ inline settle() {
 			if
 			:: !(FLAG_LATE -> crowded : was) -> how = 1
 			:: (FLAG_LATE -> crowded : was) && !SETTLE_F -> how = 1
-			:: (FLAG_LATE -> crowded : was) && SETTLE_F && (fX == NONE || fX == me) && (fR & ~ME) == 0 -> how = 2; fS = fS | ME
-			:: (FLAG_LATE -> crowded : was) && SETTLE_F -> how = 0
+			:: (FLAG_LATE -> crowded : was) && SETTLE_F && F_FREE -> how = 2; fS = fS | ME
+			:: (FLAG_LATE -> crowded : was) && SETTLE_F && (QUEUE || !F_FREE) -> how = 0
 			fi
 		}
 		do
@@ -249,7 +255,7 @@ next:		atomic {
 		if
 		:: goto next                                                    /* a look */
 		:: CURRENT -> goto renew
-		:: CURRENT || gone -> goto fence                                /* whoever fences looks under F only */
+		:: goto fence                                                   /* which looks at the token under F only */
 		:: CURRENT -> goto release
 		:: !CURRENT && !gone -> goto next
 		fi;
@@ -457,6 +463,7 @@ end:	do
 		LESS(eDl); LESS(rDl); LESS(pDl); LESS(told);
 		LESS(lDl[0]); LESS(lDl[1]); LESS(lDl[2]); LESS(lDl[3]); LESS(lDl[4]); LESS(n[0]); LESS(n[1]) }
 	:: d_step { ePres && ePin == 0 && eTok == 0 -> ePres = false; eSet = false; eLook = 0 }         /* purge */
+	:: d_step { !crowded -> crowded = true }                                                        /* for another name */
 	od
 }
 
