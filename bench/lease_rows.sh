@@ -170,31 +170,42 @@ row_guard()
 	release_for_clients bench 1
 }
 
+# COPY into a guarded table, and into one whose guard is for replicas, too. Beside:
+# the same unguarded. Unlogged, so that it is not the disk that is measured; who
+# is first changes from round to round.
 row_copy()
 {
-	local copy_token round a b
-	local -a ratios=() our_times=() their_times=()
+	local copy_token round kind
+	local -A milliseconds=() times=() ratios=()
 
 	copy_token=$(sql bench "SELECT revenant.acquire('copied', ttl => '1 h')")
 	sql bench "
-		CREATE TABLE bench.copied (i int, t text, at timestamptz);
-		CREATE TABLE bench.copied_unguarded (LIKE bench.copied);
-		SELECT revenant.guard_table('bench.copied', 'copied');
+		CREATE UNLOGGED TABLE bench.unguarded_rows (i int, t text, at timestamptz);
+		CREATE UNLOGGED TABLE bench.guarded_rows (LIKE bench.unguarded_rows);
+		CREATE UNLOGGED TABLE bench.replica_rows (LIKE bench.unguarded_rows);
+		SELECT revenant.guard_table('bench.guarded_rows', 'copied');
+		SELECT revenant.guard_table('bench.replica_rows', 'copied', replicas => true);
 		COPY (SELECT i, md5(i::text), now() FROM generate_series(1, 1000000) AS i) TO '$scratch/bench/rows'" >/dev/null
-	for ((round = 1; round <= rounds; round++)); do
-		a=$(copy_milliseconds copied "revenant.fence('copied', $copy_token)")
-		b=$(copy_milliseconds copied_unguarded 1)
-		our_times+=("$a")
-		their_times+=("$b")
-		ratios+=("$(calculate "$b / $a")")
-		progress "    round $round: ours $a, beside $b ms"
+	for ((round = 1; round <= 2 * rounds; round++)); do
+		for kind in $([ $((round % 2)) -eq 0 ] && echo 'unguarded guarded replica' || echo 'replica guarded unguarded'); do
+			milliseconds[$kind]=$(copy_milliseconds "${kind}_rows" "revenant.fence('copied', $copy_token)")
+			times[$kind]+=" ${milliseconds[$kind]}"
+		done
+		for kind in guarded replica; do
+			ratios[$kind]+=" $(calculate "${milliseconds[unguarded]} / ${milliseconds[$kind]}")"
+		done
+		progress "    round $round: guarded ${milliseconds[guarded]}, with replicas ${milliseconds[replica]}, unguarded ${milliseconds[unguarded]} ms"
 	done
-	a=$(median_of "${our_times[@]}")
-	b=$(median_of "${their_times[@]}")
-	ratio=$(median_of "${ratios[@]}")
-	put 'guard: COPY of 1,000,000 rows' "$(calculate "$a" %.0f) ms" \
-		"the same unguarded: $(calculate "$b" %.0f) ms" \
-		"$(calculate "$ratio" %.2f)" '≥ 0.97' "$(at_least "$ratio" 0.97)"
+	for kind in guarded replica; do
+		# shellcheck disable=SC2086
+		ratio=$(median_of ${ratios[$kind]})
+		# shellcheck disable=SC2086
+		put "guard$([ $kind = guarded ] || echo ' with replicas'): COPY of 1,000,000 rows" \
+			"$(calculate "$(median_of ${times[$kind]})" %.0f) ms" \
+			"the same unguarded: $(calculate "$(median_of ${times[unguarded]})" %.0f) ms" \
+			"$(calculate "$ratio" %.2f)" "$([ $kind = guarded ] && echo '≥ 0.97' || echo '—')" \
+			"$([ $kind = guarded ] && at_least "$ratio" 0.97 || echo '—')"
+	done
 }
 
 # copy_milliseconds TABLE FIRST: of a COPY and its commit, after SELECT FIRST.

@@ -4,9 +4,10 @@
  *	  How much of the server's lock table leases may take.
  *
  * The lock table is bounded, and when it is full not even a new connection
- * gets in. So leases of session and transaction scope, and fences, take three
- * quarters of what max_locks_per_transaction stands for at most, in all
- * sessions together, and then are refused with a clear error.
+ * gets in. So leases of session and transaction scope take three quarters of
+ * what max_locks_per_transaction stands for at most, in all sessions together, and
+ * then are refused with a clear error. Fences, and the moment in which a ttl lease
+ * is acquired, may take an eighth more.
  *
  * NOTES
  *	  What is counted is what callers say that they take: an estimate of the
@@ -48,10 +49,14 @@ lease_budget_shmem_init(void *place, bool found)
 		pg_atomic_init_u64(total, 0);
 }
 
+/* How many locks leases may take, in eighths of what there is room for. */
+#define EIGHTHS_HELD 6
+#define EIGHTHS_PASSING 7
+
 static int64
-limit(void)
+limit(int eighths)
 {
-	return (int64) max_locks_per_xact * (MaxBackends + max_prepared_xacts) * 3 / 4;
+	return (int64) max_locks_per_xact * (MaxBackends + max_prepared_xacts) * eighths / 8;
 }
 
 static void
@@ -61,17 +66,21 @@ on_process_exit(int code, Datum arg)
 	mine = 0;
 }
 
-/* Raises 53200 if `locks` more would be too many. */
+/* Raises 53200 if `locks` more would be too many; `passing`: they are of a fence, or of a moment. */
 void
-lease_budget_check(int locks)
+lease_budget_check(int locks, bool passing)
 {
-	if ((int64) pg_atomic_read_u64(total) + locks <= limit())
+	int64		most = limit(passing ? EIGHTHS_PASSING : EIGHTHS_HELD);
+
+	if ((int64) pg_atomic_read_u64(total) + locks <= most)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("out of locks for leases"),
 			 errdetail("Leases that are held and fenced may take %lld locks in all sessions together, and do.",
-					   (long long) limit()),
+					   (long long) most),
+			 passing ?
+			 errhint("Raise max_locks_per_transaction.") :
 			 errhint("Use ttl scope, which takes none while a lease is held, or raise max_locks_per_transaction.")));
 }
 

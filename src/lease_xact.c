@@ -79,11 +79,11 @@ raise_limit(void)
 
 /* Raises 54000, 53200. */
 static void
-check_limits(LeaseOpKind kind)
+check_limits(LeaseOpKind kind, bool passing)
 {
 	if (ncounted >= LEASE_OPS_MAX)
 		raise_limit();
-	lease_budget_check(locks_of(kind));
+	lease_budget_check(locks_of(kind), passing);
 }
 
 /* Counts operations, or those that are no more: negative. */
@@ -106,7 +106,7 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 	{
 		PG_TRY();
 		{
-			check_limits(kind);
+			check_limits(kind, true);
 		}
 		PG_CATCH();
 		{
@@ -135,7 +135,7 @@ lease_xact_become_acquire(LeaseOp *look, bool trusted)
 {
 	Assert(look->kind == LEASE_OP_LOOK);
 	if (!trusted)
-		check_limits(LEASE_OP_ACQUIRE);
+		check_limits(LEASE_OP_ACQUIRE, look->hold.scope == LEASE_TTL);
 	look->kind = LEASE_OP_ACQUIRE;
 	count(LEASE_OP_ACQUIRE, 1);
 }

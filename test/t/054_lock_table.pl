@@ -76,6 +76,8 @@ fails_with($keepers[2], '53200', "BEGIN; SELECT revenant.try_acquire_xact('x' ||
 others_work('beside both');
 $keepers[2]->query("ROLLBACK");
 is($keepers[2]->query_safe("SELECT revenant.renew('ttl', $ttl) IS NOT NULL"), 't', 'a renewal takes none');
+is($keepers[2]->query_safe("BEGIN; SELECT revenant.fence('ttl', $ttl); COMMIT"), '', 'there is room for a fence');
+is($keepers[2]->query_safe("SELECT revenant.release('ttl 2', revenant.acquire('ttl 2', ttl => '1 h'))"), 't', 'and for a ttl lease, as the hint says');
 
 # What they have comes back, in each way in which it can.
 $keepers[0]->query_safe('DISCARD ALL');
