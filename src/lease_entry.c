@@ -230,6 +230,7 @@ lease_entry_init(LeaseEntry *entry, const char *name, dsa_pointer name_place)
 	ConditionVariableInit(&entry->changed);
 	entry->changes = pg_atomic_add_fetch_u64(all_changes, 1);
 	entry->noted_end = 0;
+	entry->stores = 0;
 	memset(&entry->now, 0, sizeof(entry->now));
 	memset(&entry->next, 0, sizeof(entry->next));
 }
@@ -635,6 +636,7 @@ lease_entry_set_free(LeaseEntry *entry, int64 token, int64 delayed_until_us)
 	{
 		note = entry->now.note;
 		memset(&entry->now, 0, sizeof(entry->now));
+		entry->stores++;
 		if (delayed_until_us != 0)
 		{
 			entry->now.scope = LEASE_DELAYED;

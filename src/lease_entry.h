@@ -58,6 +58,7 @@ typedef struct LeaseEntry
 	ConditionVariable changed;	/* who sleeps for the end of a ttl hold, or for any change */
 	uint64		changes;		/* another number after each change */
 	int64		noted_end;		/* the token whose end by itself was counted as a change */
+	uint32		stores;			/* how often `now` was written by who read the row, or freed it */
 	LeaseHold	now;			/* the hold that is committed */
 	LeaseHold	next;			/* of a transaction that has not ended yet */
 } LeaseEntry;

@@ -17,13 +17,18 @@
  *	  - An entry in shared memory settles only under F in a mode that keeps
  *		those out, or else stays unsettled: then it says what the row says, as
  *		far as that is committed, and counts for no more than an entry of one's own.
+ *		It does not settle by a row that this transaction has written itself and may roll back.
+ *	  - What was read before somebody else stored something is not stored.
  *	  - Who acquires has F exclusively, and settles again then.
+ *	  - Who sleeps for an entry that is not settled looks at the row again now and then.
+ *
+ * test/model/full.pml shows what each of them prevents.
  *
  * NOTES
  *	  Nobody pays for this until it happens for the first time since the start:
  *	  a flag in shared memory says so. It is set before the table of leases is
  *	  searched once more and the row is read; who settles reads it after its entry is in
- *	  the table. One of the two sees the other.
+ *	  the table, and again after the row. One of the two sees the other.
  *
  *-------------------------------------------------------------------------
  */

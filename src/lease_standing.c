@@ -27,24 +27,45 @@
 #include "lease_standing.h"
 #include "lease_wait.h"
 
+/* How a look at the row settles the entry */
+typedef enum Settling
+{
+	SETTLES_NOT,
+	SETTLES_UNLESS_CROWDED,		/* without F: as long as nobody can have an entry of his own */
+	SETTLES						/* with F, in a mode that keeps writers out */
+} Settling;
+
 /* Reads the row into the entry, and may say that this is now what the entry says, too. */
 static void
-load(LeaseEntry *entry, const char *name, bool settles)
+load(LeaseEntry *entry, const char *name, Settling settling)
 {
-	LeaseHold	hold;
-	uint64		changes = lease_entry_changes(entry);
+	bool		stored = false;
 
-	if (!lease_row_load(name, &hold))
-		memset(&hold, 0, sizeof(hold));
-	SpinLockAcquire(&entry->mutex);
-	/* what was told meanwhile is newer than what was read */
-	if (!entry->settled && (settles || entry->changes == changes))
+	while (!stored)
 	{
-		entry->now = hold;
-		entry->settled = settles;
-		entry->noted_end = 0;
+		LeaseHold	hold;
+		uint32		stores;
+
+		SpinLockAcquire(&entry->mutex);
+		stores = entry->stores;
+		SpinLockRelease(&entry->mutex);
+		if (!lease_row_load(name, &hold))
+			memset(&hold, 0, sizeof(hold));
+		SpinLockAcquire(&entry->mutex);
+		if (entry->settled)
+			stored = true;
+		/* what somebody stored meanwhile may be newer than what was read: then once more */
+		else if (entry->stores == stores)
+		{
+			entry->now = hold;
+			entry->settled = settling == SETTLES ||
+				(settling == SETTLES_UNLESS_CROWDED && !lease_local_may_exist());
+			entry->noted_end = 0;
+			entry->stores++;
+			stored = true;
+		}
+		SpinLockRelease(&entry->mutex);
 	}
-	SpinLockRelease(&entry->mutex);
 }
 
 /* Whether this transaction itself has changed the row: then nobody knows yet what it will say. */
@@ -79,17 +100,16 @@ lease_settle(LeaseEntry *entry, const char *name)
 
 	if (is_settled(entry))
 		return;
-	if (lease_entry_is_local(entry))
-		load(entry, name, false);
-	else if (!lease_local_may_exist())
-		load(entry, name, true);
-	else if (!has_changed_row(&entry->key) && lease_wait_lock(&fence_lock, TAKEOVER_SHARED, false, 0))
+	if (!lease_entry_is_local(entry) && !lease_local_may_exist())
+		load(entry, name, SETTLES_UNLESS_CROWDED);
+	else if (!lease_entry_is_local(entry) && !has_changed_row(&entry->key) &&
+			 lease_wait_lock(&fence_lock, TAKEOVER_SHARED, false, 0))
 	{
-		load(entry, name, true);
+		load(entry, name, SETTLES);
 		lease_unlock(&fence_lock, TAKEOVER_SHARED, false);
 	}
 	else
-		load(entry, name, false);
+		load(entry, name, SETTLES_NOT);
 }
 
 /*
@@ -111,7 +131,7 @@ lease_settle_fenced(LeaseEntry *entry, const char *name, bool excluding)
 				 errhint("Try again.")));
 	/* not by lease_settle(): the lock manager may refuse even who has F, because of others that wait */
 	if (excluding && !lease_entry_is_local(entry))
-		load(entry, name, !has_changed_row(&entry->key));
+		load(entry, name, has_changed_row(&entry->key) ? SETTLES_NOT : SETTLES);
 	else
 		lease_settle(entry, name);
 	return !is_settled(entry);

