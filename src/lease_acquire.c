@@ -122,7 +122,8 @@ make_targets(const LeaseRequest *request, int *count)
 			check_reserved_name(targets[i].name);
 		lease_key_make(&targets[i].key, targets[i].name);
 	}
-	qsort(targets, given, sizeof(Target), compare_targets);
+	if (given > 1)
+		qsort(targets, given, sizeof(Target), compare_targets);
 	for (int i = 1; i < given; i++)
 	{
 		if (compare_targets(&targets[n - 1], &targets[i]) != 0)
@@ -327,10 +328,13 @@ static void
 clear_dead(LeaseEntry *entry)
 {
 	dsa_pointer notes[2] = {InvalidDsaPointer, InvalidDsaPointer};
-	LeaseHold	now;
+	LeaseHold	now,
+				next;
 	bool		lost;
 
-	lease_entry_snapshot(entry, &now, NULL);
+	lease_entry_snapshot(entry, &now, &next);
+	if (now.scope == LEASE_FREE && next.scope == LEASE_FREE)
+		return;					/* and only who has H changes that */
 	lost = lease_hold_lost_its_session(&now, &entry->key);
 	SpinLockAcquire(&entry->mutex);
 	if (lost && entry->now.token == now.token)
@@ -424,10 +428,11 @@ end_fenced(const Target *target)
 static int64
 grace_ends_us(const LeaseHold *lapsed)
 {
-	int64		since_us = clock_now_us();
+	int64		since_us;
 
 	if (guc_fence_grace_ms == 0 || lapsed->scope != LEASE_TTL)
 		return WAIT_FOREVER;
+	since_us = clock_now_us();
 	if (lapsed->deadline_us != 0)	/* else it ended with its session: nobody knows when */
 		since_us = Min(since_us, lapsed->deadline_us);
 	return since_us + guc_fence_grace_ms * US_PER_MS;

@@ -66,19 +66,22 @@ on_process_exit(int code, Datum arg)
 	mine = 0;
 }
 
-/* Raises 53200 if `locks` more would be too many; `passing`: they are of a fence, or of a moment. */
-void
-lease_budget_check(int locks, bool passing)
+/* Whether `locks` more are not too many; `passing`: they are of a fence, or of a moment. */
+bool
+lease_budget_has_room(int locks, bool passing)
 {
-	int64		most = limit(passing ? EIGHTHS_PASSING : EIGHTHS_HELD);
+	return (int64) pg_atomic_read_u64(total) + locks <= limit(passing ? EIGHTHS_PASSING : EIGHTHS_HELD);
+}
 
-	if ((int64) pg_atomic_read_u64(total) + locks <= most)
-		return;
+/* Raises 53200: there is no room. */
+void
+lease_budget_raise(bool passing)
+{
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("out of locks for leases"),
 			 errdetail("Leases that are held and fenced may take %lld locks in all sessions together, and do.",
-					   (long long) most),
+					   (long long) limit(passing ? EIGHTHS_PASSING : EIGHTHS_HELD)),
 			 passing ?
 			 errhint("Raise max_locks_per_transaction.") :
 			 errhint("Use ttl scope, which takes none while a lease is held, or raise max_locks_per_transaction.")));

@@ -9,7 +9,8 @@
 
 extern Size lease_budget_shmem_size(void);
 extern void lease_budget_shmem_init(void *place, bool found);
-extern void lease_budget_check(int locks, bool passing);
+extern bool lease_budget_has_room(int locks, bool passing);
+extern void lease_budget_raise(bool passing) pg_attribute_noreturn();
 extern void lease_budget_add(int locks);
 
 #endif							/* REVENANT_LEASE_BUDGET_H */

@@ -575,7 +575,7 @@ lease_entry_is_taken(LeaseEntry *entry, LeaseHold *now)
 
 	SpinLockAcquire(&entry->mutex);
 	*now = entry->now;
-	taken = lease_hold_free_from(now) > clock_now_us();
+	taken = lease_hold_free_from(now) != 0 && lease_hold_free_from(now) > clock_now_us();
 	SpinLockRelease(&entry->mutex);
 	return taken && !lease_hold_lost_its_session(now, &entry->key);
 }

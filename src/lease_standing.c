@@ -215,9 +215,10 @@ lease_standing(LeaseEntry *entry, int64 token, LeaseHold *hold)
 			STANDING_CURRENT : STANDING_EXPIRED;
 	}
 
-	if (lease_holder_find(&entry->key, token, hold))
-		return STANDING_CURRENT;
 	lease_entry_snapshot(entry, &now, &next);
+	/* a token is one hold's: the table of shared ones is looked at only for what the entry does not know */
+	if (now.token != token && next.token != token && lease_holder_find(&entry->key, token, hold))
+		return STANDING_CURRENT;
 	if (next.scope == LEASE_XACT && next.token == token)
 	{
 		/* of a transaction of another session */

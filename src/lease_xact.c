@@ -68,22 +68,22 @@ add_session_holds(int more)
 	lease_budget_add(more);
 }
 
+/* Raises 54000, 53200. */
 static void
-raise_limit(void)
+raise_limit(bool passing)
 {
+	if (ncounted < LEASE_OPS_MAX)
+		lease_budget_raise(passing);
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("a transaction cannot hold and fence more than %d leases", LEASE_OPS_MAX),
 			 errhint("Use several transactions, or one lease for what belongs together.")));
 }
 
-/* Raises 54000, 53200. */
-static void
-check_limits(LeaseOpKind kind, bool passing)
+static bool
+is_within_limits(LeaseOpKind kind, bool passing)
 {
-	if (ncounted >= LEASE_OPS_MAX)
-		raise_limit();
-	lease_budget_check(locks_of(kind), passing);
+	return !is_limited(kind) || (ncounted < LEASE_OPS_MAX && lease_budget_has_room(locks_of(kind), passing));
 }
 
 /* Counts operations, or those that are no more: negative. */
@@ -102,18 +102,10 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 {
 	LeaseOp    *op;
 
-	if (is_limited(kind))
+	if (!is_within_limits(kind, true))
 	{
-		PG_TRY();
-		{
-			check_limits(kind, true);
-		}
-		PG_CATCH();
-		{
-			lease_entry_unpin(entry);
-			PG_RE_THROW();
-		}
-		PG_END_TRY();
+		lease_entry_unpin(entry);
+		raise_limit(true);
 	}
 	op = MemoryContextAllocZero(TopTransactionContext, sizeof(LeaseOp));
 	op->kind = kind;
@@ -133,9 +125,11 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 void
 lease_xact_become_acquire(LeaseOp *look, bool trusted)
 {
+	bool		passing = look->hold.scope == LEASE_TTL;
+
 	Assert(look->kind == LEASE_OP_LOOK);
-	if (!trusted)
-		check_limits(LEASE_OP_ACQUIRE, look->hold.scope == LEASE_TTL);
+	if (!trusted && !is_within_limits(LEASE_OP_ACQUIRE, passing))
+		raise_limit(passing);
 	look->kind = LEASE_OP_ACQUIRE;
 	count(LEASE_OP_ACQUIRE, 1);
 }
