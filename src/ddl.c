@@ -227,6 +227,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				DestReceiver *dest, QueryCompletion *completion)
 {
 	Oid			database = InvalidOid;
+	bool		discards_all;
 
 	/* none of them runs anywhere else */
 	if (context == PROCESS_UTILITY_TOPLEVEL && shmem_is_ready())
@@ -245,8 +246,11 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		stop_workers(database);
 		DEBUG_POINT("ddl-workers-stopped");
 	}
+	discards_all = IsA(pstmt->utilityStmt, DiscardStmt) && ((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
+	if (discards_all)
+		lease_xact_doubt_session(); /* it may fail after it has dropped the locks */
 	call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
-	if (IsA(pstmt->utilityStmt, DiscardStmt) && ((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL && shmem_is_ready())
+	if (discards_all && shmem_is_ready())
 		lease_xact_forget_session();
 }
 

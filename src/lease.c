@@ -105,10 +105,14 @@ renew(LeaseEntry *entry, const char *name, int64 token, int64 ttl_us)
 	{
 		bool		by_row;
 
+		lease_xact_check_room();
 		lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
 		by_row = lease_settle_fenced(entry, name, false);
 		if (lease_standing(entry, token, &hold) != STANDING_CURRENT)
+		{
+			lease_unlock(&fence_lock, FENCE_BY_EXCLUSIVE, false);
 			return 0;
+		}
 		if (by_row)
 			return renew_row(entry, name, &hold, ttl_us);
 		/* the row's ttl is what a restart relies on */
@@ -184,6 +188,7 @@ release_ttl(LeaseEntry *entry, const char *name, int64 token, int64 hold_off_us)
 	LeaseHold	hold;
 	LeaseOp    *op;
 
+	lease_xact_check_room();
 	lease_wait_lock(&fence_lock, FENCE_BY_EXCLUSIVE, false, WAIT_FOREVER);
 	DEBUG_POINT("lease-before-release");
 	if (lease_settle_fenced(entry, name, false) && hold_off_us > 0)
@@ -194,7 +199,10 @@ release_ttl(LeaseEntry *entry, const char *name, int64 token, int64 hold_off_us)
 				 errhint("Release lease \"%s\" without a hold_off.", name)));
 	if (lease_standing(entry, token, &hold) != STANDING_CURRENT ||
 		!(hold_off_us > 0 ? lease_row_hold_off(name, &hold, hold_off_us) : lease_row_delete(name, token, true)))
+	{
+		lease_unlock(&fence_lock, FENCE_BY_EXCLUSIVE, false);
 		return false;
+	}
 	op = lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token);
 	op->hold.scope = LEASE_TTL;
 	op->hold_off_us = hold_off_us;

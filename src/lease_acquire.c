@@ -428,13 +428,12 @@ end_fenced(const Target *target)
 static int64
 grace_ends_us(const LeaseHold *lapsed)
 {
-	int64		since_us;
+	int64		since_us = lapsed->deadline_us;
 
 	if (guc_fence_grace_ms == 0 || lapsed->scope != LEASE_TTL)
 		return WAIT_FOREVER;
-	since_us = clock_now_us();
-	if (lapsed->deadline_us != 0)	/* else it ended with its session: nobody knows when */
-		since_us = Min(since_us, lapsed->deadline_us);
+	if (since_us == 0)
+		since_us = clock_now_us();	/* it ended with its session: nobody knows when */
 	return since_us + guc_fence_grace_ms * US_PER_MS;
 }
 
@@ -444,23 +443,29 @@ take_fence(Target *target, const LeaseRequest *request, int64 until_us)
 {
 	LOCKTAG		fence_lock = lease_lock_fence(&target->key);
 	LeaseHold	lapsed;
-	int64		grace_us;
-	bool		patient;
 
 	lease_entry_snapshot(target->op->entry, &lapsed, NULL);
 	/* who has a row to delete does that alone: it must be gone, durably, before any other grant commits */
 	target->fence_mode = request->shared && !lease_hold_has_row(&lapsed) ? TAKEOVER_SHARED : TAKEOVER_EXCLUSIVE;
-	grace_us = grace_ends_us(&lapsed);
-	patient = grace_us == WAIT_FOREVER || (until_us != WAIT_FOREVER && until_us != 0 && until_us <= grace_us);
-	target->has_fence_lock = lease_wait_lock(&fence_lock, target->fence_mode, false,
-											 patient || until_us == 0 ? until_us : grace_us);
-	if (!target->has_fence_lock && !patient && clock_now_us() >= grace_us)
+	for (;;)
 	{
+		int64		grace_us = grace_ends_us(&lapsed);
+		bool		patient = grace_us == WAIT_FOREVER || until_us == 0 ||
+			(until_us != WAIT_FOREVER && until_us <= grace_us);
+
+		target->has_fence_lock = lease_wait_lock(&fence_lock, target->fence_mode, false, patient ? until_us : grace_us);
+		if (target->has_fence_lock || grace_us == WAIT_FOREVER || clock_now_us() < grace_us)
+			break;
 		/* unless it lives: a renewal that is in its row only */
 		lease_settle(target->op->entry, target->name);
 		if (!lease_entry_is_taken(target->op->entry, &lapsed))
+		{
 			end_fenced(target);
-		target->has_fence_lock = lease_wait_lock(&fence_lock, target->fence_mode, false, until_us);
+			target->has_fence_lock = lease_wait_lock(&fence_lock, target->fence_mode, false, until_us);
+			break;
+		}
+		if (until_us == 0)
+			break;
 	}
 	return target->has_fence_lock;
 }

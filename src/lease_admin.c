@@ -132,7 +132,7 @@ revoke_process(const char *name, const LeaseKey *key, const LeaseHold *hold, con
 	lease_tell_revoked(name, hold, reason);
 }
 
-/* Ends a ttl hold at commit; 0: it was over when its turn came. */
+/* Ends a ttl hold, or the time in which nobody gets the name, at commit; 0: it was over when its turn came. */
 static int64
 revoke_ttl(LeaseEntry *entry, const char *name, int64 token, const char *reason, bool terminate)
 {
@@ -140,7 +140,8 @@ revoke_ttl(LeaseEntry *entry, const char *name, int64 token, const char *reason,
 
 	exclude_fenced(&entry->key, terminate);
 	(void) lease_settle_fenced(entry, name, true);
-	if (lease_standing(entry, token, &hold) != STANDING_CURRENT || !lease_row_delete(name, token, true))
+	lease_entry_snapshot(entry, &hold, NULL);
+	if (hold.token != token || lease_hold_free_from(&hold) <= clock_now_us() || !lease_row_delete(name, token, false))
 		return 0;
 	lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token)->hold.scope = LEASE_TTL;
 	lease_tell_revoked(name, &hold, reason);
@@ -163,7 +164,7 @@ revoke_all(const char *name, const char *reason, bool terminate)
 	if (look != NULL)
 	{
 		lease_entry_snapshot(look->entry, &now, &next);
-		if (lease_entry_is_live(look->entry, &now))
+		if (lease_entry_is_taken(look->entry, &now))
 			token = revoke_ttl(look->entry, name, now.token, reason, terminate);
 		else
 		{
@@ -305,7 +306,8 @@ explain(StringInfo text, const char *name)
 			appendStringInfo(text, "\"%s\" is nobody's, and nobody gets it for another %.3f s (%s).\n", name,
 							 left_us / 1e6, now.scope == LEASE_TTL ? "lock_delay after a lapse" : "hold_off of a release");
 		else
-			appendStringInfo(text, "\"%s\" is free.\n", name);
+			appendStringInfo(text, lease_wait_holders(&fence_lock, pids, lengthof(pids)) > 0 ?
+							 "\"%s\" is nobody's any more.\n" : "\"%s\" is free.\n", name);
 	}
 	foreach(cell, shared.holds)
 		explain_hold(text, name, lfirst(cell), NULL);

@@ -44,6 +44,7 @@ leave_snapshot(FunctionCallInfo fcinfo)
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();
 	SPI_finish();
+	XactIsoLevel = XACT_READ_COMMITTED; /* any other would keep its first snapshot to its end */
 }
 
 /* The one INOUT argument; NULL for 0. */

@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "lease_bound.h"
+#include "lease_budget.h"
 #include "lease_wait.h"
 
 /* One of this session's, in TopMemoryContext; freed when it is over. */
@@ -49,6 +50,7 @@ end(Bound *bound)
 
 	dlist_delete(&bound->node);
 	pfree(bound);
+	lease_budget_add(-1);
 	dlist_foreach(iter, &bounds)
 	{
 		if (memcmp(&dlist_container(Bound, node, iter.cur)->key, &key, sizeof(key)) == 0)
@@ -68,6 +70,7 @@ lease_bound_add(const LeaseEntry *entry, int64 token)
 	bound->key = entry->key;
 	bound->token = token;
 	dlist_push_head(&bounds, &bound->node);
+	lease_budget_add(1);
 	if (!has_lock(&entry->key))
 		lease_wait_lock(&tag, ShareLock, true, WAIT_FOREVER);
 }

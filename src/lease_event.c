@@ -99,7 +99,7 @@ lease_tell_revoked(const char *name, const LeaseHold *hold, const char *reason)
 	Event		event = {EVENT_LEADERSHIP_REVOKED, name,.token = hold->token,.role = hold->role,
 	.detail = {"by", GetUserNameFromId(GetUserId(), true), "reason", reason}};
 
-	if (hold->scope == LEASE_TTL)
+	if (lease_hold_has_row(hold))
 		event_at_commit(&event);
 	else
 		event_now(&event);

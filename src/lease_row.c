@@ -115,9 +115,14 @@ hold_from_row(HeapTuple tuple, TupleDesc desc, LeaseHold *hold)
 static HeapTuple
 find(Relation rel, const char *name)
 {
-	if (lease_local_may_exist())
-		return row_find(rel, extension_get()->lease_pkey, name);
-	return row_find_locked(rel, extension_get()->lease_pkey, name);
+	HeapTuple	tuple = NULL;
+
+	if (!lease_local_may_exist())
+		tuple = row_find_locked(rel, extension_get()->lease_pkey, name);
+	/* also if the first one of them came in this very moment */
+	if (tuple == NULL && lease_local_may_exist())
+		tuple = row_find(rel, extension_get()->lease_pkey, name);
+	return tuple;
 }
 
 /* Reads the row of a name; see find(). False: there is none. */

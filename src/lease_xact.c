@@ -39,10 +39,7 @@
 static LeaseOp *ops = NULL;
 static int	ncounted = 0;		/* of them, what the limit is about */
 
-/*
- * Session leases that this session took and did not release, bound ones
- * included, each a lock. pg_advisory_unlock_all() makes it too large, and says so.
- */
+/* Session leases that this session took and did not release, each a lock. pg_advisory_unlock_all() makes it too large, and says so. */
 static int	session_holds = 0;
 static bool session_holds_unsure = false;
 
@@ -58,7 +55,7 @@ is_limited(LeaseOpKind kind)
 static int
 locks_of(LeaseOpKind kind)
 {
-	return kind == LEASE_OP_ACQUIRE ? 2 : kind == LEASE_OP_FENCE ? 1 : 0;
+	return kind == LEASE_OP_ACQUIRE ? 2 : kind == LEASE_OP_LOOK ? 0 : 1;
 }
 
 static void
@@ -90,10 +87,9 @@ is_within_limits(LeaseOpKind kind, bool passing)
 static void
 count(LeaseOpKind kind, int more)
 {
-	if (!is_limited(kind))
-		return;
-	ncounted += more;
-	lease_budget_add(more * locks_of(kind));
+	ncounted += is_limited(kind) ? more : 0;
+	if (locks_of(kind) > 0)
+		lease_budget_add(more * locks_of(kind));
 }
 
 /* Notes what the transaction does; takes over the caller's pin. Raises 54000, 53200. */
@@ -116,6 +112,14 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 	ops = op;
 	count(kind, 1);
 	return op;
+}
+
+/* Before F is taken for what is no acquire and no fence: raises 53200 if there is no room for it. */
+void
+lease_xact_check_room(void)
+{
+	if (!lease_budget_has_room(1, true))
+		lease_budget_raise(true);
 }
 
 /*
@@ -191,19 +195,43 @@ lease_xact_is_empty(void)
 	return ops == NULL;
 }
 
+static bool
+has_granted(void)
+{
+	for (LeaseOp *op = ops; op != NULL; op = op->previous)
+	{
+		if (counts(op, LEASE_OP_ACQUIRE))
+			return true;
+	}
+	return false;
+}
+
 /* Raises 54000 if this session would hold more session leases than it may, bound ones included. */
 void
 lease_xact_check_session_limit(int more)
 {
-	if (session_holds + more <= LEASE_OPS_MAX && !session_holds_unsure)
+	int			bound = lease_bound_count();
+
+	if (session_holds + bound + more <= LEASE_OPS_MAX && !session_holds_unsure)
 		return;
-	add_session_holds(lease_entry_count_mine() + lease_holder_count_mine() + lease_bound_count() - session_holds);
-	session_holds_unsure = false;
-	if (session_holds + more > LEASE_OPS_MAX)
+	/* what this transaction acquired is counted when it commits */
+	if (!has_granted())
+	{
+		add_session_holds(lease_entry_count_mine() + lease_holder_count_mine() - session_holds);
+		session_holds_unsure = false;
+	}
+	if (session_holds + bound + more > LEASE_OPS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("a session cannot hold more than %d leases", LEASE_OPS_MAX),
 				 errhint("Release some, or use ttl scope.")));
+}
+
+/* Session leases may be about to end without a word: they are counted at the next acquire. */
+void
+lease_xact_doubt_session(void)
+{
+	session_holds_unsure = session_holds_unsure || session_holds > 0;
 }
 
 /* DISCARD ALL has ended all session leases. */
@@ -211,6 +239,8 @@ void
 lease_xact_forget_session(void)
 {
 	add_session_holds(-session_holds);
+	session_holds_unsure = false;
+	lease_bound_reap();
 }
 
 /* Clears the hold that others see as being acquired. */
@@ -280,7 +310,7 @@ publish(LeaseOp *op)
 	SpinLockRelease(&entry->mutex);
 	if (held)
 	{
-		add_session_holds(op->hold.scope == LEASE_SESSION || op->hold.bound ? 1 : 0);
+		add_session_holds(op->hold.scope == LEASE_SESSION ? 1 : 0);
 		if (op->holder != NULL)
 			lease_holder_commit(op->holder);
 	}
@@ -421,14 +451,13 @@ on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId paren
 	}
 }
 
-/* Session leases may be about to end without a word: they are counted at the next acquire. */
 static void
 on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
 	if (previous_object_access_hook)
 		previous_object_access_hook(access, class_id, object_id, sub_id, arg);
 	if (access == OAT_FUNCTION_EXECUTE && object_id == F_PG_ADVISORY_UNLOCK_ALL)
-		session_holds_unsure = true;
+		lease_xact_doubt_session();
 }
 
 /* Called once, by _PG_init under shared_preload_libraries. */

@@ -43,6 +43,8 @@ extern LeaseOp *lease_xact_find(LeaseOpKind kind, const LeaseEntry *entry, int64
 extern LeaseOp *lease_xact_find_key(LeaseOpKind kind, const LeaseKey *key);
 extern bool lease_xact_is_empty(void);
 extern void lease_xact_check_session_limit(int more);
+extern void lease_xact_check_room(void);
+extern void lease_xact_doubt_session(void);
 extern void lease_xact_forget_session(void);
 
 #endif							/* REVENANT_LEASE_XACT_H */

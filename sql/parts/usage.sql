@@ -12,6 +12,8 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('TABLE revenant.leases', 'SELECT', 'reader'),
 	('FUNCTION revenant._leases()', 'EXECUTE', 'reader'),
 	('FUNCTION revenant.events(bigint)', 'EXECUTE', 'reader'),
+	('FUNCTION revenant.explain_lease(text)', 'EXECUTE', 'reader'),
+	('FUNCTION revenant.leader(text)', 'EXECUTE', 'reader'),
 	('TABLE revenant.tasks', 'SELECT', 'reader'),
 	('FUNCTION revenant._task_status()', 'EXECUTE', 'reader'),
 	('FUNCTION revenant._supervision()', 'EXECUTE', 'reader'),

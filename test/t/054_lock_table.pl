@@ -95,6 +95,12 @@ is($keepers[1]->query_safe("SELECT revenant.try_acquire('room 4') IS NOT NULL"),
 $keepers[2]->query_safe("BEGIN; SELECT count(revenant.try_acquire_xact('x' || i)) FROM generate_series(1, 50) AS i; ROLLBACK; BEGIN; SELECT revenant.fence('ttl', $ttl); COMMIT") for 1 .. 50;
 is($keepers[2]->query_safe("BEGIN; SELECT count(revenant.try_acquire_xact('x' || i)) FROM generate_series(1, 50) AS i; SAVEPOINT a; SELECT count(revenant.try_acquire_xact('y' || i)) FROM generate_series(1, 20) AS i; ROLLBACK TO a; COMMIT"),
 	"50\n20", 'what ends with its transaction or savepoint takes nothing for good');
+$keepers[2]->query_safe("DO \$\$ DECLARE t bigint; BEGIN FOR i IN 1 .. 900 LOOP t := revenant.try_acquire('b' || i, ttl => '1 h', bound => true); COMMIT; PERFORM revenant.release('b' || i, t); COMMIT; END LOOP; END \$\$");
+is($keepers[2]->query_safe("SELECT revenant.try_acquire('b', ttl => '1 h', bound => true) IS NOT NULL"), 't', 'nor does what was bound and released');
+$keepers[1]->query_safe("SELECT revenant.try_acquire('r' || i, ttl => '1 h') FROM generate_series(1, 100) AS i") ;
+$keepers[1]->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 2000 LOOP PERFORM revenant.try_acquire('r' || i, ttl => '1 h'); COMMIT; END LOOP; END \$\$");
+fails_with($keepers[1], '53200', "SELECT count(revenant.release('r' || i, t.token)) FROM generate_series(1, 2000) AS i JOIN revenant.leases AS t ON t.lease = 'r' || i", 'releases of very many at once are refused');
+others_work('beside them');
 is(sql('SELECT count(*) FROM revenant._lease_check()'), 0, 'shared memory and locks agree');
 
 $node->stop;
