@@ -50,6 +50,7 @@
 #include "lease.h"
 #include "task_status.h"
 #include "worker.h"
+#include "zone.h"
 
 #define LONGEST_SLEEP_MS 60000
 #define STANDBY_PROBE_US (10 * US_PER_S)
@@ -123,6 +124,7 @@ revenant_launcher_main(Datum main_arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	worker_launcher_attach();
+	zone_publish_servers();
 	control.keysize = sizeof(Oid);
 	control.entrysize = sizeof(KnownDatabase);
 	databases = hash_create("revenant databases", 32, &control, HASH_ELEM | HASH_BLOBS);
@@ -138,6 +140,7 @@ revenant_launcher_main(Datum main_arg)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
+			zone_publish_servers();
 		}
 		clock_note_writable();
 

@@ -8,10 +8,12 @@
  * time is computed from the origin, so late runs and retries do not move it,
  * and points that passed meanwhile are skipped.
  *
+ * A calendar schedule is in calendar.c.
+ *
  * NOTES
- *	  Pure: no transaction, no clock, no time zone. A day of an interval is 24
- *	  hours and a month is counted by the calendar in UTC; whoever wants the
- *	  wall clock of a place uses a calendar schedule.
+ *	  Pure: no transaction, no clock. A day of an interval is 24 hours and a month
+ *	  is counted by the calendar in UTC; whoever wants the wall clock of a place
+ *	  uses a calendar schedule.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,131 +29,37 @@
 
 #define SCHEDULE_TEXT_MAX 200
 
-static const char *const names_of_months[] = {
-	"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"
-};
-static const char *const names_of_days[] = {
-	"sun", "mon", "tue", "wed", "thu", "fri", "sat"
-};
-static const char *const nicknames[] = {
-	"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly", "@reboot"
-};
-
-/* One field of a calendar schedule: its bounds, and the names that stand for numbers. */
-typedef struct Field
+/* Names for the most common calendar schedules. */
+static const struct
 {
-	const char *what;
-	int			lowest;
-	int			highest;
-	const char *const *names;	/* of lowest, lowest + 1, ... */
-	int			nnames;
-} Field;
-
-static const Field fields[] = {
-	{"second", 0, 59, NULL, 0},
-	{"minute", 0, 59, NULL, 0},
-	{"hour", 0, 23, NULL, 0},
-	{"day of the month", 1, 31, NULL, 0},
-	{"month", 1, 12, names_of_months, 12},
-	{"day of the week", 0, 7, names_of_days, 7},
+	const char *name;
+	const char *fields;			/* NULL: @reboot */
+}			nicknames[] = {
+	{"@yearly", "0 0 1 1 *"},
+	{"@annually", "0 0 1 1 *"},
+	{"@monthly", "0 0 1 * *"},
+	{"@weekly", "0 0 * * 0"},
+	{"@daily", "0 0 * * *"},
+	{"@midnight", "0 0 * * *"},
+	{"@hourly", "0 * * * *"},
+	{"@reboot", NULL},
 };
 
-/* A number or a name of a field; moves *at behind it. -1: neither. */
-static int
-field_value(const Field *field, const char **at)
-{
-	const char *p = *at;
-
-	if (isdigit((unsigned char) *p))
-	{
-		int			value = 0;
-
-		for (; isdigit((unsigned char) *p) && value < 1000; p++)
-			value = value * 10 + (*p - '0');
-		*at = p;
-		return value;
-	}
-	for (int i = 0; i < field->nnames; i++)
-	{
-		if (pg_strncasecmp(p, field->names[i], 3) == 0 && !isalpha((unsigned char) p[3]))
-		{
-			*at = p + 3;
-			return field->lowest + i;
-		}
-	}
-	return -1;
-}
-
-/* Whether one field is well formed: a list of *, n, n-m, each with or without /step. */
+/* Whether the text looks like fields and not like an interval: a first word that no interval begins with, or five words and more. */
 static bool
-field_is_valid(const Field *field, const char *p)
+looks_like_calendar(const char *text)
 {
-	for (;;)
+	int			words = 0;
+	size_t		first = strcspn(text, " \t\n");
+
+	if (text[strcspn(text, "*")] != '\0' || memchr(text, ',', first) != NULL || memchr(text, '/', first) != NULL)
+		return true;
+	while (*(text += strspn(text, " \t\n")) != '\0')
 	{
-		if (*p == '*')
-			p++;
-		else
-		{
-			int			from = field_value(field, &p);
-			int			to = from;
-
-			if (*p == '-')
-			{
-				p++;
-				to = field_value(field, &p);
-			}
-			if (from < field->lowest || to > field->highest || to < from)
-				return false;
-		}
-		if (*p == '/')
-		{
-			int			step = 0;
-
-			p++;
-			if (!isdigit((unsigned char) *p))
-				return false;
-			for (; isdigit((unsigned char) *p) && step < 1000; p++)
-				step = step * 10 + (*p - '0');
-			if (step < 1 || step > field->highest)
-				return false;
-		}
-		if (*p == '\0')
-			return true;
-		if (*p++ != ',')
-			return false;
+		words++;
+		text += strcspn(text, " \t\n");
 	}
-}
-
-/*
- * Whether the text looks like five or six fields. Then *reason is what is
- * wrong with them, or NULL.
- */
-static bool
-looks_like_calendar(const char *text, const char **reason)
-{
-	char		copy[SCHEDULE_TEXT_MAX];
-	char	   *words[7];
-	int			nwords = 0;
-	char	   *rest = NULL;
-
-	strlcpy(copy, text, sizeof(copy));
-	for (char *word = strtok_r(copy, " \t\n", &rest); word != NULL && nwords < 7; word = strtok_r(NULL, " \t\n", &rest))
-	{
-		if (word[strspn(word, "0123456789*,-/abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] != '\0')
-			return false;
-		words[nwords++] = word;
-	}
-	if (nwords != 5 && nwords != 6)
-		return false;
-	*reason = NULL;
-	for (int i = 0; i < nwords; i++)
-	{
-		const Field *field = &fields[i + 6 - nwords];
-
-		if (!field_is_valid(field, words[i]))
-			*reason = psprintf("\"%s\" is not a valid %s.", words[i], field->what);
-	}
-	return true;
+	return words >= 5;
 }
 
 /* Each number must be followed by its unit. NULL, or what is wrong. */
@@ -231,7 +139,6 @@ const char *
 schedule_parse(const char *text, Schedule *schedule)
 {
 	const char *reason;
-	const char *calendar_reason;
 
 	memset(schedule, 0, sizeof(*schedule));
 	while (isspace((unsigned char) *text))
@@ -244,22 +151,22 @@ schedule_parse(const char *text, Schedule *schedule)
 	{
 		for (int i = 0; i < (int) lengthof(nicknames); i++)
 		{
-			if (pg_strcasecmp(text, nicknames[i]) == 0)
-			{
-				schedule->kind = SCHEDULE_CALENDAR;
-				return NULL;
-			}
+			if (pg_strcasecmp(text, nicknames[i].name) != 0)
+				continue;
+			schedule->kind = nicknames[i].fields != NULL ? SCHEDULE_CALENDAR : SCHEDULE_REBOOT;
+			return nicknames[i].fields != NULL ? calendar_parse(nicknames[i].fields, &schedule->calendar) : NULL;
 		}
 		return "The names are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly and @reboot.";
 	}
 	reason = number_without_unit(text);
 	if (reason == NULL)
 		reason = parse_interval(text, schedule);
-	if (reason != NULL && looks_like_calendar(text, &calendar_reason))
+	if (reason != NULL && looks_like_calendar(text))
 	{
-		if (calendar_reason == NULL)
+		memset(schedule, 0, sizeof(*schedule));
+		reason = calendar_parse(text, &schedule->calendar);
+		if (reason == NULL)
 			schedule->kind = SCHEDULE_CALENDAR;
-		return calendar_reason;
 	}
 	return reason;
 }
@@ -300,18 +207,14 @@ grid_point(const Schedule *schedule, TimestampTz anchor, int64 k, TimestampTz *p
 	return !pg_add_s64_overflow(*point, us, point) && IS_VALID_TIMESTAMP(*point);
 }
 
-/*
- * The first point of the schedule's grid that is later than `after`. False
- * when there is none.
- */
-bool
-schedule_next(const Schedule *schedule, TimestampTz anchor, TimestampTz after, TimestampTz *next)
+/* The first point of an interval's grid that is later than `after`. False: there is none. */
+static bool
+interval_next(const Schedule *schedule, TimestampTz anchor, TimestampTz after, TimestampTz *next)
 {
 	int64		low = 0;		/* a point that is not later than `after`, or the origin */
 	int64		high;
 	TimestampTz point;
 
-	Assert(schedule->kind == SCHEDULE_INTERVAL);
 	if (after < anchor)
 		return grid_point(schedule, anchor, 1, next);
 	if (schedule->months == 0)
@@ -330,4 +233,28 @@ schedule_next(const Schedule *schedule, TimestampTz anchor, TimestampTz after, T
 			high = middle;
 	}
 	return grid_point(schedule, anchor, high, next);
+}
+
+/* Seconds from 1970 to 2000, where timestamps begin. */
+#define EPOCH_S ((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY)
+
+/*
+ * The first time of the schedule that is later than `after`. False: there is
+ * none. @reboot has no times.
+ */
+bool
+schedule_next(const Schedule *schedule, const SchedulePlace *place, TimestampTz after, TimestampTz *next)
+{
+	int64		after_s;
+	int64		next_s;
+
+	if (schedule->kind == SCHEDULE_INTERVAL)
+		return interval_next(schedule, place->anchor, after, next);
+	if (schedule->kind != SCHEDULE_CALENDAR)
+		return false;
+	after_s = after / USECS_PER_SEC - (after % USECS_PER_SEC < 0 ? 1 : 0) + EPOCH_S;
+	if (!calendar_next(&schedule->calendar, after_s, place->offset, place->zone, &next_s))
+		return false;
+	*next = (next_s - EPOCH_S) * USECS_PER_SEC;
+	return IS_VALID_TIMESTAMP(*next);
 }

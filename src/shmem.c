@@ -39,6 +39,7 @@
 #include "shmem.h"
 #include "task_status.h"
 #include "worker.h"
+#include "zone.h"
 
 /* The part of the area that is in the fixed segment: enough for the empty tables and a few thousand leases. */
 #define AREA_IN_PLACE (Size) (1024 * 1024)
@@ -114,6 +115,7 @@ static const struct
 	{lease_local_shmem_size, lease_local_shmem_init},
 	{worker_shmem_size, worker_shmem_init},
 	{events_shmem_size, events_shmem_init},
+	{zone_shmem_size, zone_shmem_init},
 #ifdef REVENANT_DEBUG
 	{debug_shmem_size, debug_shmem_init},
 #endif

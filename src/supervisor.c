@@ -105,6 +105,8 @@ typedef struct Task
 	Oid			role;
 	bool		has_schedule;
 	Schedule	schedule;
+	SchedulePlace place;
+	bool		catches_up;
 	int64		backoff_min_us;
 	int64		backoff_max_us;
 	int64		claim_delay_us;
@@ -158,6 +160,7 @@ static int	lapsed = 0;			/* leases that are still to be removed */
 static bool sweep_singly = false;	/* after a batch that failed */
 static int64 pruned_us = 0;
 static int64 slots_complained_us = 0;
+static bool clock_set_back = false;	/* the wall clock, since the last tick */
 
 /* ---------------------------------------------------------------- small things */
 
@@ -275,7 +278,8 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	/* another schedule is another grid */
 	if (found && task->ready &&
 		(task->has_schedule != row.has_schedule || !same_life(&task->life, &row.life) ||
-		 memcmp(&task->schedule, &row.schedule, sizeof(Schedule)) != 0))
+		 memcmp(&task->schedule, &row.schedule, sizeof(Schedule)) != 0 ||
+		 memcmp(&task->place, &row.place, sizeof(SchedulePlace)) != 0))
 		forget_plan(task);
 	task->seen = true;
 	task->enabled = row.enabled;
@@ -284,6 +288,8 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	task->role = row.run_as_oid;
 	task->has_schedule = row.has_schedule;
 	task->schedule = row.schedule;
+	task->place = row.place;
+	task->catches_up = row.catches_up;
 	task->backoff_min_us = row.backoff_min_us;
 	task->backoff_max_us = row.backoff_max_us;
 	task->claim_delay_us = row.claim_delay_us;
@@ -344,7 +350,48 @@ next_time(const Task *task, TimestampTz after)
 {
 	TimestampTz next;
 
-	return schedule_next(&task->schedule, task->life.created_at, after, &next) ? next : 0;
+	return schedule_next(&task->schedule, &task->place, after, &next) ? next : 0;
+}
+
+/*
+ * Whether a fire time is over by more than its grace, so that it is skipped: but
+ * not while the task waits for a runner since, nor if it is to be made up for.
+ */
+static bool
+is_missed(const Task *task, TimestampTz now)
+{
+	return now - task->fire_at > FIRE_GRACE_US && task->phase != PHASE_WAITING_FOR_SLOT && !task->catches_up;
+}
+
+/*
+ * A fire time that is further away than the one after the next was made before
+ * the wall clock was set back: the run is due by the clock as it is now. (Not
+ * than the next: a clock that is set back a little repeats no time.) An
+ * interval has no times of the day, so there the next one is as far as it goes.
+ */
+static void
+adjust_fire_time(Task *task, TimestampTz now, bool set_back)
+{
+	TimestampTz first;
+	TimestampTz limit;
+
+	if (task->fire_at == 0 || task->schedule.kind == SCHEDULE_REBOOT)
+		return;
+	if (is_missed(task, now))
+		task->fire_at = next_time(task, now);
+	if (!set_back || task->fire_at <= now)
+		return;
+	first = next_time(task, now);
+	limit = task->schedule.kind == SCHEDULE_INTERVAL ? first + FIRE_GRACE_US : next_time(task, first);
+	if (first != 0 && limit != 0 && task->fire_at > limit)
+		task->fire_at = first;
+}
+
+/* Since when this server leads, by the wall clock. */
+static TimestampTz
+led_since(void)
+{
+	return clock_to_timestamp(clock_writable_since_us());
 }
 
 /* A task is about to be supervised: when is it due? */
@@ -355,13 +402,16 @@ make_ready(Task *task, bool first_look)
 
 	if (!task->has_schedule)
 		task->fire_at = 0;
+	else if (task->schedule.kind == SCHEDULE_REBOOT)
+		task->fire_at = task->life.enabled_at < led_since() && !task_status_has_begun(&task->key) ? now : 0;
 	else
 	{
 		/* no time is written down: one that just passed may have been missed, if it was not run and the task was on */
 		if (task->fire_at == 0 && first_look)
 			task->fire_at = next_time(task, Max(now - FIRE_GRACE_US, Max(task->started_at, task->life.enabled_at)));
-		if (task->fire_at == 0 || now - task->fire_at > FIRE_GRACE_US)
+		if (task->fire_at == 0 || is_missed(task, now))
 			task->fire_at = next_time(task, now);
+		adjust_fire_time(task, now, true);
 	}
 	task->late_since_us = 0;
 	task->ready = true;
@@ -726,24 +776,6 @@ by_lateness(const void *a, const void *b)
 }
 
 /*
- * A fire time that is over by more than its grace is missed, unless the task
- * waits for a runner since. One that is further away than the interval is
- * long was made before the wall clock was set back: the run is due within the
- * interval by the clock as it is now.
- */
-static void
-adjust_fire_time(Task *task, TimestampTz now)
-{
-	int64		interval_us = task->schedule.time_us + (int64) task->schedule.months * 31 * USECS_PER_DAY;
-
-	if (task->fire_at == 0)
-		return;
-	if ((now - task->fire_at > FIRE_GRACE_US && task->phase != PHASE_WAITING_FOR_SLOT) ||
-		task->fire_at - now > interval_us + FIRE_GRACE_US)
-		task->fire_at = next_time(task, now);
-}
-
-/*
  * Puts a task that has no runner into its phase, or notes that it is due. True
  * when it is.
  */
@@ -763,7 +795,7 @@ is_due(Task *task)
 	if (task->has_schedule)
 	{
 		now = GetCurrentTimestamp();
-		adjust_fire_time(task, now);
+		adjust_fire_time(task, now, clock_set_back);
 		task->fires = task->fire_at != 0 && now >= task->fire_at;
 		if (task->backoff && now_us >= task->due_us)
 		{
@@ -777,7 +809,8 @@ is_due(Task *task)
 		}
 		if (task->fire_at == 0 && !task->backoff)
 		{
-			publish(task, PHASE_SCHEDULED, 0, "its schedule has no further time");
+			publish(task, PHASE_SCHEDULED, 0, task->schedule.kind == SCHEDULE_REBOOT ?
+					"waits until this server, or another one, begins to lead" : "its schedule has no further time");
 			return false;
 		}
 		if (task->fire_at != 0)
@@ -811,7 +844,11 @@ decide(void *arg)
 	int			ndue = 0;
 	bool		room = true;
 	int64		hungry_since_us = 0;
+	static TimestampTz latest = 0;
+	TimestampTz now = GetCurrentTimestamp();
 
+	clock_set_back = now < latest;
+	latest = now;
 	hash_seq_init(&all, tasks);
 	while ((task = hash_seq_search(&all)) != NULL)
 	{

@@ -59,6 +59,7 @@
 #include "task.h"
 #include "task_status.h"
 #include "worker.h"
+#include "zone.h"
 
 /* How long drop_task and disable_task wait for the runner to be gone */
 #define STOP_TIMEOUT_US (10 * US_PER_S)
@@ -170,9 +171,12 @@ task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row)
 	if (row->has_schedule)
 	{
 		row->schedule_problem = schedule_parse(TextDatumGetCString(values[ATT_TASK_SCHEDULE - 1]), &row->schedule);
-		if (row->schedule_problem == NULL && row->schedule.kind != SCHEDULE_INTERVAL)
-			row->schedule_problem = "calendar schedules are not supported yet";
+		row->place.anchor = row->life.created_at;
+		if (row->schedule.kind == SCHEDULE_CALENDAR && !zone_place(nulls[ATT_TASK_TIMEZONE - 1] ? NULL : TextDatumGetCString(values[ATT_TASK_TIMEZONE - 1]),
+						row->life.created_at, &row->place))
+			row->schedule_problem = "its time zone does not exist";
 	}
+	row->catches_up = strcmp(TextDatumGetCString(values[ATT_TASK_CATCH_UP - 1]), "once") == 0;
 }
 
 /* Why a task cannot be run as its role now, or NULL. The text is palloc'd. Needs a transaction. */
@@ -424,13 +428,12 @@ word_argument(FunctionCallInfo fcinfo, int arg, const char *what, const char *co
 	return NULL;				/* not reached */
 }
 
-/* Checks the schedule. True: it is one that is not built yet. */
-static bool
-check_schedule(const char *text, const char *command)
+/* A schedule and its time zone (NULL: the database's), checked. `command` is for a hint, or NULL. Raises 22023. */
+static void
+parse_schedule(const char *text, const char *timezone, const char *command, Schedule *schedule, SchedulePlace *place)
 {
-	Schedule	schedule;
 	Schedule	swapped;
-	const char *problem = schedule_parse(text, &schedule);
+	const char *problem = schedule_parse(text, schedule);
 	TimestampTz next;
 
 	if (problem != NULL)
@@ -438,16 +441,23 @@ check_schedule(const char *text, const char *command)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid schedule: \"%s\"", text),
 				 errdetail("%s", problem),
-				 schedule_parse(command, &swapped) == NULL ?
+				 command != NULL && schedule_parse(command, &swapped) == NULL ?
 				 errhint("The command looks like a schedule: the order of the arguments is name, command, schedule.") : 0));
-	if (schedule.kind != SCHEDULE_INTERVAL)
-		return true;
-	if (!schedule_next(&schedule, GetCurrentTimestamp(), GetCurrentTimestamp(), &next))
+	if (!zone_place(timezone, GetCurrentTimestamp(), place))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 timezone != NULL ? errmsg("time zone \"%s\" not recognized", timezone) :
+				 errmsg("the time zone of this database is not recognized")));
+	if (timezone != NULL && schedule->kind != SCHEDULE_CALENDAR)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"timezone\" needs a calendar schedule"),
+				 errdetail("An interval is the same everywhere.")));
+	if (schedule->kind != SCHEDULE_REBOOT && !schedule_next(schedule, place, GetCurrentTimestamp(), &next))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid schedule: \"%s\"", text),
 				 errdetail("Its first time is beyond the range of timestamps.")));
-	return false;
 }
 
 /* Checks a lease of one's own choice. */
@@ -537,6 +547,8 @@ SQL_FUNCTION(revenant_create_task)
 	char	   *lease = text_argument(fcinfo, ARG_LEASE);
 	const char *unsupported = NULL;
 	const Extension *extension;
+	Schedule	parsed;
+	SchedulePlace place;
 	Oid			role;
 	int64		backoff_min_us;
 	int64		backoff_max_us;
@@ -556,16 +568,12 @@ SQL_FUNCTION(revenant_create_task)
 				 errmsg("command of a task must not be empty")));
 
 	/* what is invalid is refused before what is not built yet */
-	if (schedule != NULL && check_schedule(schedule, command))
-		unsupported = "calendar schedules";
-	if (timezone != NULL)
-	{
-		if (pg_tzset(timezone) == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("time zone \"%s\" not recognized", timezone)));
-		unsupported = "the argument \"timezone\"";
-	}
+	if (schedule != NULL)
+		parse_schedule(schedule, timezone, command, &parsed, &place);
+	else if (timezone != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"timezone\" needs a calendar schedule")));
 	if (follower_command != NULL)
 	{
 		if (follower_command[strspn(follower_command, " \t\r\n")] == '\0')
@@ -599,8 +607,7 @@ SQL_FUNCTION(revenant_create_task)
 		(void) duration_argument(fcinfo, ARG_TIMEOUT, "timeout", 1);
 		unsupported = "the argument \"timeout\"";
 	}
-	if (strcmp(word_argument(fcinfo, ARG_CATCH_UP, "catch_up", catch_ups, lengthof(catch_ups)), "skip") != 0)
-		unsupported = "the argument \"catch_up\"";
+	(void) word_argument(fcinfo, ARG_CATCH_UP, "catch_up", catch_ups, lengthof(catch_ups));
 	(void) duration_argument(fcinfo, ARG_CLAIM_DELAY, "claim_delay", 0);
 	if (lease != NULL)
 		check_lease(lease, name);
@@ -623,7 +630,7 @@ SQL_FUNCTION(revenant_create_task)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("this version of revenant does not support %s", unsupported),
-				 errhint("Leave it at its default; a schedule can be an interval, as in '5 min'.")));
+				 errhint("Leave it at its default.")));
 
 	extension = extension_get();
 	for (int arg = ARG_SCHEDULE; arg <= ARG_METADATA; arg++)
@@ -791,6 +798,48 @@ SQL_FUNCTION(revenant_adopt)
 }
 
 /* ---------------------------------------------------------------- looking */
+
+#define PREVIEW_MAX 1000
+
+/*
+ * preview_schedule(schedule, timezone, after, count): the next times of a
+ * schedule, those of an interval counted from `after`. Raises 22004, 22023.
+ */
+SQL_FUNCTION(revenant_preview_schedule)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	char	   *text = text_argument(fcinfo, 0);
+	char	   *timezone = text_argument(fcinfo, 1);
+	Schedule	schedule;
+	SchedulePlace place;
+	TimestampTz time;
+
+	if (text == NULL || PG_ARGISNULL(2) || PG_ARGISNULL(3))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("\"%s\" must not be null", text == NULL ? "schedule" : PG_ARGISNULL(2) ? "after" : "count")));
+	if (PG_GETARG_INT32(3) < 0 || PG_GETARG_INT32(3) > PREVIEW_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"count\" is out of range"),
+				 errdetail("It is from 0 to %d.", PREVIEW_MAX)));
+	time = PG_GETARG_TIMESTAMPTZ(2);
+	if (TIMESTAMP_NOT_FINITE(time))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"after\" must be finite")));
+	parse_schedule(text, timezone, NULL, &schedule, &place);
+	place.anchor = time;
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	for (int i = 0; i < PG_GETARG_INT32(3) && schedule_next(&schedule, &place, time, &time); i++)
+	{
+		Datum		value = TimestampTzGetDatum(time);
+		bool		isnull = false;
+
+		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
+	}
+	return (Datum) 0;
+}
 
 /* current_task(): the name of the task that this is a run of, or NULL. */
 SQL_FUNCTION(revenant_current_task)

@@ -94,7 +94,9 @@ typedef struct TaskRow
 	bool		native;			/* made in, or adopted by, this database */
 	bool		has_schedule;
 	Schedule	schedule;
+	SchedulePlace place;
 	const char *schedule_problem;	/* NULL: none */
+	bool		catches_up;		/* a time that was missed is made up for, once */
 	int64		backoff_min_us;
 	int64		backoff_max_us;
 	int64		claim_delay_us;

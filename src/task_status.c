@@ -114,6 +114,7 @@ task_status_lead(const TaskKey *key, TimestampTz next_run)
 
 	if (status == NULL)
 		return;
+	status->begun = true;
 	if (status->phase == PHASE_NEW || status->phase == PHASE_CLAIMING)
 	{
 		(void) phase_move(&status->phase, PHASE_LEADING);
@@ -121,6 +122,20 @@ task_status_lead(const TaskKey *key, TimestampTz next_run)
 		status->reason[0] = '\0';
 	}
 	dshash_release_lock(shmem_table(SHARED_TASKS), status);
+}
+
+/* Whether the task has had its lease since this server leads. */
+bool
+task_status_has_begun(const TaskKey *key)
+{
+	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, false);
+	bool		begun;
+
+	if (status == NULL)
+		return false;
+	begun = status->begun;
+	dshash_release_lock(shmem_table(SHARED_TASKS), status);
+	return begun;
 }
 
 /* Copies of all statuses of a database's tasks. */

@@ -24,6 +24,7 @@ typedef struct TaskStatus
 	int			hold_procno;
 	LocalTransactionId hold_lxid;	/* ... until this transaction of its ends */
 	TimestampTz next_run;		/* 0: none */
+	bool		begun;			/* it has had the lease since this server leads */
 	char		name[TASK_NAME_MAX + 1];
 	char		reason[TASK_REASON_MAX];	/* why it does not run; empty: it does */
 } TaskStatus;
@@ -31,6 +32,7 @@ typedef struct TaskStatus
 extern const dshash_parameters *task_status_params(void);
 extern void task_key(TaskKey *key, Oid database, Oid instance, const char *name);
 extern bool task_status_set(const TaskKey *key, const char *name, TaskPhase phase, TimestampTz next_run, const char *reason);
+extern bool task_status_has_begun(const TaskKey *key);
 extern void task_status_lead(const TaskKey *key, TimestampTz next_run);
 extern bool task_status_hold(const TaskKey *key, const char *name);
 extern int	task_status_holder(const TaskKey *key);

@@ -84,6 +84,17 @@ COMMENT ON FUNCTION revenant.create_task(pg_catalog.text, pg_catalog.text, pg_ca
 	IS 'a command that runs one at a time in the whole cluster, wherever the primary is: all the time, or by a schedule';
 REVOKE ALL ON FUNCTION revenant.create_task(pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.int4, pg_catalog.interval, pg_catalog.interval, pg_catalog.interval, pg_catalog.interval, pg_catalog.text, pg_catalog.interval, pg_catalog.text, pg_catalog.jsonb, pg_catalog.bool, pg_catalog.jsonb) FROM PUBLIC;
 
+CREATE FUNCTION revenant.preview_schedule(
+	schedule pg_catalog.text,
+	timezone pg_catalog.text DEFAULT NULL,
+	after pg_catalog.timestamptz DEFAULT pg_catalog.now(),
+	count pg_catalog.int4 DEFAULT 5
+) RETURNS SETOF pg_catalog.timestamptz
+LANGUAGE c STABLE PARALLEL RESTRICTED ROWS 5 AS 'MODULE_PATHNAME', 'revenant_preview_schedule';
+COMMENT ON FUNCTION revenant.preview_schedule(pg_catalog.text, pg_catalog.text, pg_catalog.timestamptz, pg_catalog.int4)
+	IS 'the next times of a schedule, on the wall clock of a time zone or of the database''s; those of an interval are counted from "after"';
+REVOKE ALL ON FUNCTION revenant.preview_schedule(pg_catalog.text, pg_catalog.text, pg_catalog.timestamptz, pg_catalog.int4) FROM PUBLIC;
+
 CREATE FUNCTION revenant.drop_task(name pg_catalog.text) RETURNS pg_catalog.void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_drop_task';
 COMMENT ON FUNCTION revenant.drop_task(pg_catalog.text) IS 'removes a task; returns when its run has ended';

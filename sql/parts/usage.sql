@@ -52,6 +52,7 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('FUNCTION revenant.guard_table(regclass, text, boolean)', 'EXECUTE', 'user'),
 	('FUNCTION revenant.unguard_table(regclass)', 'EXECUTE', 'user'),
 	('FUNCTION revenant.current_task()', 'EXECUTE', 'user'),
+	('FUNCTION revenant.preview_schedule(text, text, timestamp with time zone, integer)', 'EXECUTE', 'user'),
 	('FUNCTION revenant.current_token()', 'EXECUTE', 'user'),
 
 	('FUNCTION revenant.advance_tokens(bigint)', 'EXECUTE', 'admin'),
