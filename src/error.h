@@ -10,6 +10,7 @@
 #define ERRCODE_RV_STALE_TOKEN MAKE_SQLSTATE('R', 'V', '0', '0', '1')
 #define ERRCODE_RV_LEASE_EXPIRED MAKE_SQLSTATE('R', 'V', '0', '0', '2')
 #define ERRCODE_RV_NOT_PRELOADED MAKE_SQLSTATE('R', 'V', '0', '0', '5')
+#define ERRCODE_RV_QUARANTINED MAKE_SQLSTATE('R', 'V', '0', '0', '7')
 #define ERRCODE_RV_FENCE_REQUIRED MAKE_SQLSTATE('R', 'V', '0', '0', '8')
 
 #endif							/* REVENANT_ERROR_H */

@@ -18,6 +18,70 @@
 /* The wait varies by this much in both directions, so that tasks that failed together do not come back together. */
 #define JITTER_PERCENT 20
 
+static const char *const policies[] = {
+	[RESTART_PERMANENT] = "permanent",
+	[RESTART_TRANSIENT] = "transient",
+	[RESTART_TEMPORARY] = "temporary",
+};
+
+/* A policy by its name. False: there is none of that name. */
+bool
+restart_policy_parse(const char *text, RestartPolicy *policy)
+{
+	for (int i = 0; i < (int) lengthof(policies); i++)
+	{
+		if (strcmp(text, policies[i]) != 0)
+			continue;
+		*policy = (RestartPolicy) i;
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Whether another run follows the end of one, beside the times of a schedule:
+ * with a schedule that is to try what failed again.
+ */
+bool
+restart_follows(RestartPolicy policy, bool failed, bool has_schedule)
+{
+	switch (policy)
+	{
+		case RESTART_PERMANENT:
+			return failed || !has_schedule;
+		case RESTART_TRANSIENT:
+			return failed;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Notes a failure, and forgets those that are longer ago than the window (or
+ * in the future: the clock was set back). True: there are more than `allowed`
+ * within it, so the task is to be given up. The idea: restart intensity, as OTP's
+ * supervisors have it.
+ */
+bool
+restart_note_failure(RestartFailures *failures, int64 now_us, int64 window_us, int allowed)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < failures->count; i++)
+	{
+		if (failures->at_us[i] <= now_us && now_us - failures->at_us[i] < window_us)
+			failures->at_us[kept++] = failures->at_us[i];
+	}
+	if (kept > RESTART_FAILURES_MAX)
+	{
+		kept--;
+		memmove(&failures->at_us[0], &failures->at_us[1], kept * sizeof(int64));
+	}
+	failures->at_us[kept++] = now_us;
+	failures->count = kept;
+	return kept > allowed;
+}
+
 /*
  * How many failures in a row there are after one more, given how many there
  * were and how long the failed run lasted: a run that was healthy for as long

@@ -107,6 +107,10 @@ typedef struct Task
 	Schedule	schedule;
 	SchedulePlace place;
 	bool		catches_up;
+	RestartPolicy restart;
+	int			max_restarts;
+	int64		restart_window_us;
+	int64		run_requests;
 	int64		backoff_min_us;
 	int64		backoff_max_us;
 	int64		claim_delay_us;
@@ -121,6 +125,10 @@ typedef struct Task
 	TimestampTz fire_at;		/* of the schedule; 0: none */
 	bool		fires;			/* it is due because fire_at has come, and not to try a failed run again */
 	int64		late_since_us;	/* since when it is due */
+	bool		quarantined;	/* it was given up */
+	bool		finished;		/* its last run was the last one */
+	int64		run_requests_done;
+	RestartFailures recent;		/* failures, by the wall clock */
 	TimestampTz started_at;		/* of the latest run; 0: none, or not known yet */
 
 	/* its runner */
@@ -211,6 +219,9 @@ forget_plan(Task *task)
 	task->due_us = 0;
 	task->fire_at = 0;
 	task->started_at = 0;
+	task->quarantined = false;
+	task->finished = false;
+	task->recent.count = 0;
 }
 
 static bool
@@ -290,6 +301,10 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	task->schedule = row.schedule;
 	task->place = row.place;
 	task->catches_up = row.catches_up;
+	task->restart = row.restart;
+	task->max_restarts = row.max_restarts;
+	task->restart_window_us = row.restart_window_us;
+	task->run_requests = row.run_requests;
 	task->backoff_min_us = row.backoff_min_us;
 	task->backoff_max_us = row.backoff_max_us;
 	task->claim_delay_us = row.claim_delay_us;
@@ -329,9 +344,14 @@ load_state(Relation rel, HeapTuple tuple, void *arg)
 	if (task->ready || !task->enabled)
 		return;
 	task->started_at = state->started_at;
+	task->run_requests_done = state->run_requests;
 	if (!same_life(&task->life, &state->life))
 		return;
 	task->failures = state->failures;
+	task->recent = state->recent;
+	task->quarantined = state->quarantined;
+	task->finished = !task->has_schedule && state->ended && state->retry_at == 0 &&
+		!restart_follows(task->restart, !state->succeeded, false);
 	if (state->retry_at != 0)
 	{
 		int64		wait_us = state->retry_at - GetCurrentTimestamp();
@@ -587,7 +607,21 @@ decide_ending(Task *task, const RunnerSlot *slot)
 		task->failures = restart_count_failure(task->failures, ran_us, task->backoff_max_us);
 	else if (!stopped && !terminated)
 		task->failures = 0;
-	if (ending->failed || (!stopped && !task->has_schedule))
+	if (ending->failed && !terminated)
+	{
+		ending->quarantined = restart_note_failure(&task->recent, clock_to_timestamp(slot->ended_us),
+												   task->restart_window_us, task->max_restarts);
+		ending->recent = &task->recent;
+		task->quarantined = ending->quarantined;
+		if (task->quarantined)
+			ereport(LOG,
+					(errmsg("task \"%s\" is quarantined: it failed %d times within its restart_window", task->name, task->recent.count),
+					 errdetail("The last time: %s", slot->message[0] ? slot->message : "it ended without a message"),
+					 errhint("SELECT revenant.unquarantine_task(%s)", quote_literal_cstr(task->name))));
+	}
+	task->finished = !stopped && !task->has_schedule && !task->quarantined &&
+		!restart_follows(task->restart, ending->failed, false);
+	if (!task->quarantined && !stopped && restart_follows(task->restart, ending->failed, task->has_schedule))
 	{
 		int64		wait_us = restart_backoff_us(task->backoff_min_us, task->backoff_max_us,
 												 terminated ? 1 : task->failures, pg_prng_uint32(&pg_global_prng_state));
@@ -761,6 +795,7 @@ start(Task *task)
 	task->late_since_us = 0;
 	task->fire_at = wanted.next_run;
 	task->fires = false;
+	task->run_requests_done = task->run_requests;
 	return true;
 }
 
@@ -791,6 +826,13 @@ is_due(Task *task)
 		publish(task, PHASE_SCHEDULED, clock_to_timestamp(claim_us), "waits for its claim_delay to pass");
 		tick_at_most(claim_us - now_us);
 		return false;
+	}
+	if (task->run_requests > task->run_requests_done)
+	{
+		task->fires = false;
+		if (task->late_since_us == 0)
+			task->late_since_us = now_us;
+		return true;
 	}
 	if (task->has_schedule)
 	{
@@ -898,6 +940,13 @@ decide(void *arg)
 		}
 		else if (reason != NULL)
 			publish(task, rest, 0, reason);
+		else if (task->quarantined)
+			publish(task, PHASE_QUARANTINED, 0,
+					psprintf("failed more than %d times within its restart_window: see last_error, and revenant.unquarantine_task()",
+							 task->max_restarts));
+		else if (task->finished && task->run_requests <= task->run_requests_done)
+			publish(task, PHASE_FINISHED, 0, task->restart == RESTART_TRANSIENT ? "has ended normally, and restart is transient" :
+					"has ended, and restart is temporary");
 		else if (is_due(task))
 			due[ndue++] = task;
 	}

@@ -50,6 +50,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "debug.h"
+#include "error.h"
 #include "extension.h"
 #include "guc.h"
 #include "lease.h"
@@ -66,9 +67,6 @@
 
 /* The longest duration that a task's column may have */
 #define LONGEST_DURATION_US (INT64CONST(3660) * USECS_PER_DAY)
-
-#define DEFAULT_MAX_RESTARTS 5
-#define DEFAULT_RESTART_WINDOW_US (600 * US_PER_S)
 
 /* Arguments of create_task, by position */
 enum
@@ -165,6 +163,11 @@ task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row)
 	row->backoff_min_us = Max(duration_us(DatumGetIntervalP(values[ATT_TASK_BACKOFF_MIN - 1])), 0);
 	row->backoff_max_us = Max(duration_us(DatumGetIntervalP(values[ATT_TASK_BACKOFF_MAX - 1])), row->backoff_min_us);
 	row->claim_delay_us = Max(duration_us(DatumGetIntervalP(values[ATT_TASK_CLAIM_DELAY - 1])), 0);
+	if (!restart_policy_parse(TextDatumGetCString(values[ATT_TASK_RESTART - 1]), &row->restart))
+		row->restart = RESTART_PERMANENT;
+	row->max_restarts = Min(DatumGetInt32(values[ATT_TASK_MAX_RESTARTS - 1]), RESTART_FAILURES_MAX);
+	row->restart_window_us = Max(duration_us(DatumGetIntervalP(values[ATT_TASK_RESTART_WINDOW - 1])), 1);
+	row->run_requests = DatumGetInt64(values[ATT_TASK_RUN_REQUESTS - 1]);
 	row->life.created_at = DatumGetTimestampTz(values[ATT_TASK_CREATED_AT - 1]);
 	row->life.enabled_at = DatumGetTimestampTz(values[ATT_TASK_ENABLED_AT - 1]);
 	row->has_schedule = !nulls[ATT_TASK_SCHEDULE - 1];
@@ -315,6 +318,20 @@ set_enabled(Relation rel, HeapTuple old, bool enabled)
 		values[ATT_TASK_ENABLED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
 		replace[ATT_TASK_ENABLED_AT - 1] = true;
 	}
+	row_update(rel, old, values, nulls, replace);
+	CommandCounterIncrement();
+}
+
+/* What was counted and planned before is void, whether it is enabled or not. */
+static void
+begin_anew(Relation rel, HeapTuple old)
+{
+	Datum		values[TASK_COLUMNS] = {0};
+	bool		nulls[TASK_COLUMNS] = {0};
+	bool		replace[TASK_COLUMNS] = {0};
+
+	values[ATT_TASK_ENABLED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
+	replace[ATT_TASK_ENABLED_AT - 1] = true;
 	row_update(rel, old, values, nulls, replace);
 	CommandCounterIncrement();
 }
@@ -582,20 +599,17 @@ SQL_FUNCTION(revenant_create_task)
 					 errmsg("follower_command of a task must not be empty")));
 		unsupported = "the argument \"follower_command\"";
 	}
-	if (strcmp(word_argument(fcinfo, ARG_RESTART, "restart", restarts, lengthof(restarts)), "permanent") != 0)
-		unsupported = "the argument \"restart\"";
+	(void) word_argument(fcinfo, ARG_RESTART, "restart", restarts, lengthof(restarts));
 	if (PG_ARGISNULL(ARG_MAX_RESTARTS))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("max_restarts must not be null")));
-	if (PG_GETARG_INT32(ARG_MAX_RESTARTS) < 0)
+	if (PG_GETARG_INT32(ARG_MAX_RESTARTS) < 0 || PG_GETARG_INT32(ARG_MAX_RESTARTS) > RESTART_FAILURES_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("max_restarts must not be negative")));
-	if (PG_GETARG_INT32(ARG_MAX_RESTARTS) != DEFAULT_MAX_RESTARTS)
-		unsupported = "the argument \"max_restarts\"";
-	if (duration_argument(fcinfo, ARG_RESTART_WINDOW, "restart_window", 1) != DEFAULT_RESTART_WINDOW_US)
-		unsupported = "the argument \"restart_window\"";
+				 errmsg("max_restarts is out of range"),
+				 errdetail("It is from 0 to %d.", RESTART_FAILURES_MAX)));
+	(void) duration_argument(fcinfo, ARG_RESTART_WINDOW, "restart_window", 1);
 	backoff_min_us = duration_argument(fcinfo, ARG_BACKOFF_MIN, "backoff_min", 0);
 	backoff_max_us = duration_argument(fcinfo, ARG_BACKOFF_MAX, "backoff_max", 0);
 	if (backoff_min_us > backoff_max_us)
@@ -650,6 +664,7 @@ SQL_FUNCTION(revenant_create_task)
 	values[ATT_TASK_ENABLED_AT - 1] = values[ATT_TASK_CREATED_AT - 1];
 	values[ATT_TASK_SYSTEM_IDENTIFIER - 1] = Int64GetDatum(task_identifier());
 	values[ATT_TASK_DATABASE_OID - 1] = Int64GetDatum((int64) MyDatabaseId);
+	values[ATT_TASK_RUN_REQUESTS - 1] = Int64GetDatum(0);
 
 	rel = table_open(extension->task, RowExclusiveLock);
 	if (row_find(rel, extension->task_pkey, name) != NULL)
@@ -722,6 +737,141 @@ SQL_FUNCTION(revenant_enable_task)
 	{
 		set_enabled(rel, old, true);
 	}
+	table_close(rel, NoLock);
+	changed_here = true;
+	PG_RETURN_VOID();
+}
+
+/* Raises 55006 for a task that is disabled. */
+static void
+require_enabled(Relation rel, HeapTuple tuple, const char *name)
+{
+	bool		isnull;
+
+	if (!DatumGetBool(heap_getattr(tuple, ATT_TASK_ENABLED, RelationGetDescr(rel), &isnull)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("task \"%s\" is disabled", name),
+				 errhint("SELECT revenant.enable_task(%s)", quote_literal_cstr(name))));
+}
+
+/*
+ * restart_task(name): ends its run, if there is one, and begins anew: what it
+ * counted of failures is void, and one that is finished or quarantined runs again.
+ * Returns when the old runner is gone. Raises what drop_task does, and 55006 if it is disabled.
+ */
+SQL_FUNCTION(revenant_restart_task)
+{
+	Extension	oids;
+	Relation	rel;
+	HeapTuple	old;
+	char	   *name;
+
+	require_writable("restart_task");
+	name = name_argument(fcinfo);
+	oids = *extension_get();
+	rel = table_open(oids.task, RowExclusiveLock);
+	old = lock_task(rel, &oids, name);
+	require_enabled(rel, old, name);
+	begin_anew(rel, old);
+	table_close(rel, NoLock);
+	changed_here = true;
+	stop_runner(&oids, name);
+	PG_RETURN_VOID();
+}
+
+/* Since when a task is quarantined; 0: it is not. */
+static TimestampTz
+quarantined_at(const Extension *extension, Relation rel, HeapTuple task, const char *name)
+{
+	Relation	states = table_open(extension->task_state, AccessShareLock);
+	HeapTuple	tuple = row_find(states, extension->task_state_pkey, name);
+	TimestampTz at = 0;
+	bool		isnull;
+
+	if (tuple != NULL)
+	{
+		TupleDesc	desc = RelationGetDescr(states);
+		Datum		since = heap_getattr(tuple, ATT_STATE_QUARANTINED_AT, desc, &isnull);
+
+		/* of this life of the task: see task_state.c */
+		if (!isnull &&
+			heap_getattr(tuple, ATT_STATE_CREATED_AT, desc, &isnull) ==
+			heap_getattr(task, ATT_TASK_CREATED_AT, RelationGetDescr(rel), &isnull) &&
+			heap_getattr(tuple, ATT_STATE_ENABLED_AT, desc, &isnull) ==
+			heap_getattr(task, ATT_TASK_ENABLED_AT, RelationGetDescr(rel), &isnull))
+			at = DatumGetTimestampTz(since);
+	}
+	table_close(states, AccessShareLock);
+	return at;
+}
+
+/*
+ * unquarantine_task(name): one that was given up begins anew; of any other
+ * nothing changes. Raises 22004, 22023, 25006, 42501, 42704.
+ */
+SQL_FUNCTION(revenant_unquarantine_task)
+{
+	Extension	oids;
+	Relation	rel;
+	HeapTuple	old;
+	char	   *name;
+
+	require_writable("unquarantine_task");
+	name = name_argument(fcinfo);
+	oids = *extension_get();
+	rel = table_open(oids.task, RowExclusiveLock);
+	old = lock_task(rel, &oids, name);
+	if (quarantined_at(&oids, rel, old, name) != 0)
+		begin_anew(rel, old);
+	table_close(rel, NoLock);
+	changed_here = true;
+	PG_RETURN_VOID();
+}
+
+/*
+ * run_task(name): runs it once, from the commit on, beside its schedule. Raises
+ * 22004, 22023, 25006, 42501, 42704, 55006 while it runs or is disabled, RV007 while it is quarantined.
+ */
+SQL_FUNCTION(revenant_run_task)
+{
+	Extension	oids;
+	Relation	rel;
+	HeapTuple	old;
+	char	   *name;
+	TaskKey		key;
+	RunnerSlot *slot = palloc(sizeof(RunnerSlot));
+	int			number;
+	TimestampTz since;
+	bool		isnull;
+	Datum		values[TASK_COLUMNS] = {0};
+	bool		nulls[TASK_COLUMNS] = {0};
+	bool		replace[TASK_COLUMNS] = {0};
+
+	require_writable("run_task");
+	name = name_argument(fcinfo);
+	oids = *extension_get();
+	rel = table_open(oids.task, RowExclusiveLock);
+	old = lock_task(rel, &oids, name);
+	require_enabled(rel, old, name);
+	task_key(&key, MyDatabaseId, oids.extension, name);
+	if (worker_runner_find(&key, &number, slot))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("task \"%s\" runs already", name),
+				 slot->pid != 0 ? errdetail("It runs in process %d.", slot->pid) : 0));
+	since = quarantined_at(&oids, rel, old, name);
+	if (since != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_RV_QUARANTINED),
+				 errmsg("task \"%s\" is quarantined", name),
+				 errdetail("It failed too often, and was given up at %s.", timestamptz_to_str(since)),
+				 errhint("SELECT revenant.unquarantine_task(%s)", quote_literal_cstr(name))));
+	values[ATT_TASK_RUN_REQUESTS - 1] =
+		Int64GetDatum(DatumGetInt64(heap_getattr(old, ATT_TASK_RUN_REQUESTS, RelationGetDescr(rel), &isnull)) + 1);
+	replace[ATT_TASK_RUN_REQUESTS - 1] = true;
+	row_update(rel, old, values, nulls, replace);
+	CommandCounterIncrement();
 	table_close(rel, NoLock);
 	changed_here = true;
 	PG_RETURN_VOID();

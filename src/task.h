@@ -13,6 +13,7 @@
 
 #include "digest.h"
 #include "phase.h"
+#include "restart.h"
 #include "schedule.h"
 
 #define TASK_NAME_MAX 480		/* bytes */
@@ -44,7 +45,8 @@ enum
 	ATT_TASK_SYSTEM_IDENTIFIER,
 	ATT_TASK_DATABASE_OID,
 	ATT_TASK_ENABLED_AT,
-	TASK_COLUMNS = ATT_TASK_ENABLED_AT
+	ATT_TASK_RUN_REQUESTS,
+	TASK_COLUMNS = ATT_TASK_RUN_REQUESTS
 };
 
 /* Columns of revenant.task_state */
@@ -69,7 +71,10 @@ enum
 	ATT_STATE_RETRY_AT,
 	ATT_STATE_CREATED_AT,
 	ATT_STATE_ENABLED_AT,
-	STATE_COLUMNS = ATT_STATE_ENABLED_AT
+	ATT_STATE_FAILED_AT,
+	ATT_STATE_QUARANTINED_AT,
+	ATT_STATE_RUN_REQUESTS,
+	STATE_COLUMNS = ATT_STATE_RUN_REQUESTS
 };
 
 /*
@@ -97,9 +102,13 @@ typedef struct TaskRow
 	SchedulePlace place;
 	const char *schedule_problem;	/* NULL: none */
 	bool		catches_up;		/* a time that was missed is made up for, once */
+	RestartPolicy restart;
+	int			max_restarts;
+	int64		restart_window_us;
 	int64		backoff_min_us;
 	int64		backoff_max_us;
 	int64		claim_delay_us;
+	int64		run_requests;	/* how often run_task() was called */
 	TaskLife	life;
 } TaskRow;
 

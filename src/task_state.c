@@ -25,7 +25,9 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
@@ -39,6 +41,29 @@ static TimestampTz
 timestamp_or_zero(const Datum *values, const bool *nulls, int attribute)
 {
 	return nulls[attribute - 1] ? 0 : DatumGetTimestampTz(values[attribute - 1]);
+}
+
+static void
+parse_recent(Datum array, RestartFailures *recent)
+{
+	Datum	   *items;
+	int			count;
+
+	deconstruct_array(DatumGetArrayTypeP(array), TIMESTAMPTZOID, sizeof(TimestampTz), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+					  &items, NULL, &count);
+	recent->count = Min(count, lengthof(recent->at_us));
+	for (int i = 0; i < recent->count; i++)
+		recent->at_us[i] = DatumGetTimestampTz(items[i]);
+}
+
+static Datum
+recent_datum(const RestartFailures *recent)
+{
+	Datum		items[lengthof(recent->at_us)];
+
+	for (int i = 0; i < recent->count; i++)
+		items[i] = TimestampTzGetDatum(recent->at_us[i]);
+	return PointerGetDatum(construct_array(items, recent->count, TIMESTAMPTZOID, sizeof(TimestampTz), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
 /* What the workers need of a row; palloc'd. */
@@ -57,6 +82,13 @@ task_state_parse(Relation rel, HeapTuple tuple, TaskState *state)
 	state->next_run = timestamp_or_zero(values, nulls, ATT_STATE_NEXT_RUN);
 	state->retry_at = timestamp_or_zero(values, nulls, ATT_STATE_RETRY_AT);
 	state->open = state->started_at != 0 && nulls[ATT_STATE_FINISHED_AT - 1];
+	state->ended = !nulls[ATT_STATE_FINISHED_AT - 1];
+	state->succeeded = !nulls[ATT_STATE_LAST_EXIT - 1] && DatumGetInt32(values[ATT_STATE_LAST_EXIT - 1]) == 0;
+	state->quarantined = !nulls[ATT_STATE_QUARANTINED_AT - 1];
+	state->run_requests = DatumGetInt64(values[ATT_STATE_RUN_REQUESTS - 1]);
+	state->recent.count = 0;
+	if (!nulls[ATT_STATE_FAILED_AT - 1])
+		parse_recent(values[ATT_STATE_FAILED_AT - 1], &state->recent);
 }
 
 /* A row of a task that has never run. */
@@ -68,6 +100,7 @@ blank(Datum *values, bool *nulls, const char *name)
 	values[ATT_STATE_NAME - 1] = CStringGetTextDatum(name);
 	nulls[ATT_STATE_NAME - 1] = nulls[ATT_STATE_RUNS - 1] = nulls[ATT_STATE_FAILURES - 1] = false;
 	nulls[ATT_STATE_RESTARTS - 1] = nulls[ATT_STATE_CONSECUTIVE_FAILURES - 1] = false;
+	nulls[ATT_STATE_RUN_REQUESTS - 1] = false;
 }
 
 /* What is there for this task, or a blank row. True when it was there. */
@@ -83,6 +116,9 @@ current_or_blank(Relation rel, HeapTuple old, const char *name, const TaskLife *
 	}
 	if (!own)
 		blank(values, nulls, name);
+	/* what was counted before it was enabled last is void */
+	else if (DatumGetTimestampTz(values[ATT_STATE_ENABLED_AT - 1]) != life->enabled_at)
+		nulls[ATT_STATE_FAILED_AT - 1] = nulls[ATT_STATE_QUARANTINED_AT - 1] = true;
 	values[ATT_STATE_CREATED_AT - 1] = TimestampTzGetDatum(life->created_at);
 	values[ATT_STATE_ENABLED_AT - 1] = TimestampTzGetDatum(life->enabled_at);
 	nulls[ATT_STATE_CREATED_AT - 1] = nulls[ATT_STATE_ENABLED_AT - 1] = false;
@@ -150,6 +186,7 @@ task_state_start(const Extension *extension, const TaskRow *row, int64 token, Ti
 	values[ATT_STATE_NEXT_RUN - 1] = TimestampTzGetDatum(next_run);
 	nulls[ATT_STATE_NEXT_RUN - 1] = next_run == 0;
 	nulls[ATT_STATE_RETRY_AT - 1] = true;
+	values[ATT_STATE_RUN_REQUESTS - 1] = Int64GetDatum(row->run_requests);
 	put(rel, old, values, nulls);
 	table_close(rel, NoLock);
 }
@@ -165,6 +202,16 @@ fill_in_ending(const RunnerSlot *slot, const TaskEnding *ending, Datum *values, 
 	values[ATT_STATE_CONSECUTIVE_FAILURES - 1] = Int32GetDatum(ending->failures);
 	values[ATT_STATE_RETRY_AT - 1] = TimestampTzGetDatum(ending->retry_at);
 	nulls[ATT_STATE_RETRY_AT - 1] = ending->retry_at == 0;
+	if (ending->recent != NULL)
+	{
+		values[ATT_STATE_FAILED_AT - 1] = recent_datum(ending->recent);
+		nulls[ATT_STATE_FAILED_AT - 1] = false;
+	}
+	if (ending->quarantined)
+	{
+		values[ATT_STATE_QUARANTINED_AT - 1] = TimestampTzGetDatum(ended_at);
+		nulls[ATT_STATE_QUARANTINED_AT - 1] = false;
+	}
 	if (ending->failed)
 	{
 		values[ATT_STATE_LAST_ERROR - 1] = CStringGetTextDatum(slot->message[0] ? slot->message : "ended without a message");

@@ -18,6 +18,8 @@ typedef struct TaskEnding
 	bool		restarts;
 	int			failures;		/* in a row */
 	TimestampTz retry_at;		/* 0: none */
+	const RestartFailures *recent;	/* by the wall clock; NULL: as they are */
+	bool		quarantined;
 } TaskEnding;
 
 /* What the workers need of a row; strings are palloc'd */
@@ -30,6 +32,11 @@ typedef struct TaskState
 	TimestampTz started_at;		/* of the latest run; 0: none */
 	TimestampTz next_run;		/* of the schedule; 0: none */
 	TimestampTz retry_at;		/* 0: none */
+	bool		ended;			/* a run has ended: `succeeded` says how the latest one did */
+	bool		succeeded;
+	bool		quarantined;
+	int64		run_requests;	/* how many of the task's were run */
+	RestartFailures recent;		/* by the wall clock */
 } TaskState;
 
 extern void task_state_parse(Relation rel, HeapTuple tuple, TaskState *state);

@@ -26,6 +26,7 @@ CREATE TABLE revenant.task (
 	system_identifier pg_catalog.int8 NOT NULL,
 	database_oid pg_catalog.int8 NOT NULL,
 	enabled_at pg_catalog.timestamptz NOT NULL,
+	run_requests pg_catalog.int8 NOT NULL,
 	CONSTRAINT task_pkey PRIMARY KEY (name)
 );
 COMMENT ON TABLE revenant.task IS 'tasks as they were created; written by the functions of revenant only';
@@ -54,6 +55,9 @@ CREATE TABLE revenant.task_state (
 	retry_at pg_catalog.timestamptz,
 	created_at pg_catalog.timestamptz NOT NULL,
 	enabled_at pg_catalog.timestamptz NOT NULL,
+	failed_at pg_catalog.timestamptz[],		-- the latest failures
+	quarantined_at pg_catalog.timestamptz,
+	run_requests pg_catalog.int8 NOT NULL DEFAULT 0,	-- how many of the task's were run
 	CONSTRAINT task_state_pkey PRIMARY KEY (name)
 );
 COMMENT ON TABLE revenant.task_state IS 'the latest run of each task; written by the workers of revenant only';
@@ -109,6 +113,21 @@ CREATE FUNCTION revenant.disable_task(name pg_catalog.text) RETURNS pg_catalog.v
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_disable_task';
 COMMENT ON FUNCTION revenant.disable_task(pg_catalog.text) IS 'stops a task until it is enabled again; returns when its run has ended';
 REVOKE ALL ON FUNCTION revenant.disable_task(pg_catalog.text) FROM PUBLIC;
+
+CREATE FUNCTION revenant.restart_task(name pg_catalog.text) RETURNS pg_catalog.void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_restart_task';
+COMMENT ON FUNCTION revenant.restart_task(pg_catalog.text) IS 'ends the run of a task and starts it again; what it counted of failures is void';
+REVOKE ALL ON FUNCTION revenant.restart_task(pg_catalog.text) FROM PUBLIC;
+
+CREATE FUNCTION revenant.run_task(name pg_catalog.text) RETURNS pg_catalog.void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_run_task';
+COMMENT ON FUNCTION revenant.run_task(pg_catalog.text) IS 'runs a task once, now, beside its schedule';
+REVOKE ALL ON FUNCTION revenant.run_task(pg_catalog.text) FROM PUBLIC;
+
+CREATE FUNCTION revenant.unquarantine_task(name pg_catalog.text) RETURNS pg_catalog.void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_unquarantine_task';
+COMMENT ON FUNCTION revenant.unquarantine_task(pg_catalog.text) IS 'lets a task run again that was given up after too many failures';
+REVOKE ALL ON FUNCTION revenant.unquarantine_task(pg_catalog.text) FROM PUBLIC;
 
 CREATE FUNCTION revenant.adopt() RETURNS pg_catalog.int8
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_adopt';

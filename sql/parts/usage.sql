@@ -61,6 +61,9 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('FUNCTION revenant.drop_task(text)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.enable_task(text)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.disable_task(text)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.restart_task(text)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.run_task(text)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.unquarantine_task(text)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.adopt()', 'EXECUTE', 'admin');
 
 CREATE TABLE revenant.usage_grant (

@@ -66,6 +66,70 @@ healthy_runs(void)
 	is(restart_count_failure(PG_INT32_MAX, 0, 300 * SECOND), PG_INT32_MAX, "the count ends somewhere");
 }
 
+/* Too many failures within the window are the end; the same number spread over a longer time is not. */
+static void
+intensity(void)
+{
+	RestartFailures failures = {0};
+	bool		given_up = false;
+
+	for (int i = 1; i <= 5; i++)
+		given_up = restart_note_failure(&failures, i * SECOND, 600 * SECOND, 5) || given_up;
+	ok(!given_up, "five failures are allowed");
+	ok(restart_note_failure(&failures, 6 * SECOND, 600 * SECOND, 5), "the sixth is too many");
+	failures.count = 0;
+	for (int i = 1; i <= 1000; i++)
+		given_up = restart_note_failure(&failures, i * 121 * SECOND, 600 * SECOND, 5) || given_up;
+	ok(!given_up, "one every two minutes is none too many, for ever");
+	is(failures.count, 5, "and what is long ago is forgotten");
+	failures.count = 0;
+	for (int i = 1; i <= 1000; i++)
+		given_up = restart_note_failure(&failures, i * 119 * SECOND, 600 * SECOND, 5) || given_up;
+	ok(given_up, "one more often than that is");
+	failures.count = 0;
+	ok(restart_note_failure(&failures, 0, 600 * SECOND, 0), "where none is allowed the first is too many");
+	failures.count = 0;
+	for (int i = 0; i < 100; i++)
+		given_up = restart_note_failure(&failures, i, 600 * SECOND, RESTART_FAILURES_MAX);
+	ok(!given_up, "as many as there can be");
+	for (int i = 100; i < 1000; i++)
+		given_up = restart_note_failure(&failures, i, 600 * SECOND, RESTART_FAILURES_MAX);
+	ok(given_up && failures.count == RESTART_FAILURES_MAX + 1, "and more do not overflow");
+	is(failures.at_us[RESTART_FAILURES_MAX], 999, "the newest is the last");
+	failures.count = 0;
+	(void) restart_note_failure(&failures, 1000 * SECOND, 600 * SECOND, 5);
+	(void) restart_note_failure(&failures, 10 * SECOND, 600 * SECOND, 5);
+	is(failures.count, 1, "one in the future, of a clock that was set back, does not count for ever");
+	(void) restart_note_failure(&failures, PG_INT64_MAX, 600 * SECOND, 5);
+	is(failures.count, 1, "the end of time is no overflow");
+}
+
+/* What follows a run: policy, how it ended, with and without a schedule. */
+static void
+policies_follow(void)
+{
+	static const struct
+	{
+		const char *name;
+		bool		failed;
+		bool		scheduled;
+		bool		follows;
+	}			cases[] = {
+		{"permanent", false, false, true}, {"permanent", true, false, true}, {"permanent", false, true, false}, {"permanent", true, true, true},
+		{"transient", false, false, false}, {"transient", true, false, true}, {"transient", false, true, false}, {"transient", true, true, true},
+		{"temporary", false, false, false}, {"temporary", true, false, false}, {"temporary", false, true, false}, {"temporary", true, true, false},
+	};
+	RestartPolicy policy;
+
+	for (int i = 0; i < (int) lengthof(cases); i++)
+	{
+		ok(restart_policy_parse(cases[i].name, &policy), "%s is a policy", cases[i].name);
+		is(restart_follows(policy, cases[i].failed, cases[i].scheduled), cases[i].follows, "%s, %s, %s schedule", cases[i].name,
+		   cases[i].failed ? "failed" : "ended", cases[i].scheduled ? "with a" : "no");
+	}
+	ok(!restart_policy_parse("always", &policy), "others are none");
+}
+
 int
 main(void)
 {
@@ -73,5 +137,7 @@ main(void)
 	no_loop();
 	jitter();
 	healthy_runs();
+	intensity();
+	policies_follow();
 	return done_testing();
 }
