@@ -258,3 +258,16 @@ schedule_next(const Schedule *schedule, const SchedulePlace *place, TimestampTz 
 	*next = (next_s - EPOCH_S) * USECS_PER_SEC;
 	return IS_VALID_TIMESTAMP(*next);
 }
+
+/* Whether two schedules name the same times at the same place. */
+bool
+schedule_same(const Schedule *a, const Schedule *b)
+{
+	const Calendar *one = &a->calendar;
+	const Calendar *other = &b->calendar;
+
+	return a->kind == b->kind && a->months == b->months && a->time_us == b->time_us &&
+		one->seconds == other->seconds && one->minutes == other->minutes && one->hours == other->hours &&
+		one->days == other->days && one->months == other->months && one->weekdays == other->weekdays &&
+		one->either_day == other->either_day;
+}

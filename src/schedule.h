@@ -37,6 +37,7 @@ typedef struct SchedulePlace
 } SchedulePlace;
 
 extern const char *schedule_parse(const char *text, Schedule *schedule);
+extern bool schedule_same(const Schedule *a, const Schedule *b);
 extern bool schedule_next(const Schedule *schedule, const SchedulePlace *place, TimestampTz after, TimestampTz *next);
 
 #endif							/* REVENANT_SCHEDULE_H */

@@ -69,6 +69,7 @@
 #include "restart.h"
 #include "row.h"
 #include "supervisor.h"
+#include "supervised.h"
 #include "task.h"
 #include "task_state.h"
 #include "task_status.h"
@@ -83,72 +84,6 @@
 #define SWEEP_BATCH 50
 #define SWEEP_SLICE_US (50 * US_PER_MS)
 #define SWEEP_PAUSE_US (10 * US_PER_MS)
-
-/*
- * A fire time that is over by no more than this is still run: the supervisor
- * was restarted, or the run before took longer than the interval. One that
- * waits for a runner stays due for as long as it takes.
- */
-#define FIRE_GRACE_US (10 * US_PER_S)
-
-/* What the supervisor knows of a task between two ticks: a row, and what is to be done about it. */
-typedef struct Task
-{
-	TaskKey		key;			/* hash key */
-	char		name[TASK_NAME_MAX + 1];
-
-	/* from the row */
-	bool		seen;			/* in the last look at the table */
-	bool		enabled;
-	bool		native;
-	char		run_as[NAMEDATALEN];
-	Oid			role;
-	bool		has_schedule;
-	Schedule	schedule;
-	SchedulePlace place;
-	bool		catches_up;
-	RestartPolicy restart;
-	int			max_restarts;
-	int64		restart_window_us;
-	int64		run_requests;
-	int64		backoff_min_us;
-	int64		backoff_max_us;
-	int64		claim_delay_us;
-	TaskLife	life;
-	char		problem[TASK_REASON_MAX];	/* why it cannot be run at all; empty: it can */
-
-	/* when it runs next */
-	bool		ready;			/* the fields below are valid: it was enabled when it was last looked at */
-	int			failures;		/* in a row */
-	bool		backoff;		/* due_us is the end of a backoff */
-	int64		due_us;			/* not before; 0: at once */
-	TimestampTz fire_at;		/* of the schedule; 0: none */
-	bool		fires;			/* it is due because fire_at has come, and not to try a failed run again */
-	int64		late_since_us;	/* since when it is due */
-	bool		quarantined;	/* it was given up */
-	bool		finished;		/* its last run was the last one */
-	int64		run_requests_done;
-	RestartFailures recent;		/* failures, by the wall clock */
-	TimestampTz started_at;		/* of the latest run; 0: none, or not known yet */
-
-	/* its runner */
-	int			slot;			/* -1: none */
-	RunnerState runner_state;
-	uint32		runner_generation;
-	bool		runner_stop;
-	bool		runner_leads;
-	TaskLife	runner_life;
-	BackgroundWorkerHandle *handle; /* in TopMemoryContext, freed when the run was collected */
-
-	/* a run that ended and is not written down yet */
-	bool		ended;
-	uint32		ended_generation;
-	TaskEnding	ending;
-
-	/* what was published last */
-	TaskPhase	phase;
-	uint32		reason_hash;
-} Task;
 
 static WorkerExtra me;
 static HTAB *tasks = NULL;
@@ -207,22 +142,6 @@ typedef struct Load
 	bool		gone;			/* the tables are not there any more */
 	bool		busy;			/* somebody has locked them */
 } Load;
-
-/* The task begins anew. */
-static void
-forget_plan(Task *task)
-{
-	task->ready = false;
-	task->failures = 0;
-	task->backoff = false;
-	task->fires = false;
-	task->due_us = 0;
-	task->fire_at = 0;
-	task->started_at = 0;
-	task->quarantined = false;
-	task->finished = false;
-	task->recent.count = 0;
-}
 
 static bool
 same_life(const TaskLife *a, const TaskLife *b)
@@ -289,9 +208,8 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	/* another schedule is another grid */
 	if (found && task->ready &&
 		(task->has_schedule != row.has_schedule || !same_life(&task->life, &row.life) ||
-		 memcmp(&task->schedule, &row.schedule, sizeof(Schedule)) != 0 ||
-		 memcmp(&task->place, &row.place, sizeof(SchedulePlace)) != 0))
-		forget_plan(task);
+		 !schedule_same(&task->schedule, &row.schedule) || task->place.zone != row.place.zone))
+		task_forget_plan(task);
 	task->seen = true;
 	task->enabled = row.enabled;
 	task->native = row.native;
@@ -364,79 +282,6 @@ load_state(Relation rel, HeapTuple tuple, void *arg)
 		task->fire_at = state->next_run;
 }
 
-/* The first time of the schedule that is later than `after`, or 0. */
-static TimestampTz
-next_time(const Task *task, TimestampTz after)
-{
-	TimestampTz next;
-
-	return schedule_next(&task->schedule, &task->place, after, &next) ? next : 0;
-}
-
-/*
- * Whether a fire time is over by more than its grace, so that it is skipped: but
- * not while the task waits for a runner since, nor if it is to be made up for.
- */
-static bool
-is_missed(const Task *task, TimestampTz now)
-{
-	return now - task->fire_at > FIRE_GRACE_US && task->phase != PHASE_WAITING_FOR_SLOT && !task->catches_up;
-}
-
-/*
- * A fire time that is further away than the one after the next was made before
- * the wall clock was set back: the run is due by the clock as it is now. (Not
- * than the next: a clock that is set back a little repeats no time.) An
- * interval has no times of the day, so there the next one is as far as it goes.
- */
-static void
-adjust_fire_time(Task *task, TimestampTz now, bool set_back)
-{
-	TimestampTz first;
-	TimestampTz limit;
-
-	if (task->fire_at == 0 || task->schedule.kind == SCHEDULE_REBOOT)
-		return;
-	if (is_missed(task, now))
-		task->fire_at = next_time(task, now);
-	if (!set_back || task->fire_at <= now)
-		return;
-	first = next_time(task, now);
-	limit = task->schedule.kind == SCHEDULE_INTERVAL ? first + FIRE_GRACE_US : next_time(task, first);
-	if (first != 0 && limit != 0 && task->fire_at > limit)
-		task->fire_at = first;
-}
-
-/* Since when this server leads, by the wall clock. */
-static TimestampTz
-led_since(void)
-{
-	return clock_to_timestamp(clock_writable_since_us());
-}
-
-/* A task is about to be supervised: when is it due? */
-static void
-make_ready(Task *task, bool first_look)
-{
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (!task->has_schedule)
-		task->fire_at = 0;
-	else if (task->schedule.kind == SCHEDULE_REBOOT)
-		task->fire_at = task->life.enabled_at < led_since() && !task_status_has_begun(&task->key) ? now : 0;
-	else
-	{
-		/* no time is written down: one that just passed may have been missed, if it was not run and the task was on */
-		if (task->fire_at == 0 && first_look)
-			task->fire_at = next_time(task, Max(now - FIRE_GRACE_US, Max(task->started_at, task->life.enabled_at)));
-		if (task->fire_at == 0 || is_missed(task, now))
-			task->fire_at = next_time(task, now);
-		adjust_fire_time(task, now, true);
-	}
-	task->late_since_us = 0;
-	task->ready = true;
-}
-
 static void
 load(void *arg)
 {
@@ -481,9 +326,9 @@ load(void *arg)
 			strlcpy(task->problem, problem, sizeof(task->problem));
 		/* what comes due meanwhile is not made up for */
 		if (!task->enabled || !task->native || task->problem[0] != '\0' || !guc_enabled)
-			forget_plan(task);
+			task_forget_plan(task);
 		else if (!task->ready)
-			make_ready(task, first_look);
+			task_make_ready(task, first_look);
 	}
 }
 
@@ -736,7 +581,7 @@ start(Task *task)
 
 	/* to try a failed run again uses up no time of the schedule */
 	if (task->fires)
-		wanted.next_run = next_time(task, Max(GetCurrentTimestamp(), task->fire_at));
+		wanted.next_run = task_next_time(task, Max(GetCurrentTimestamp(), task->fire_at));
 
 	/* the role may have changed since the row was read */
 	problem = task_role_problem(task->run_as, task->role);
@@ -837,7 +682,7 @@ is_due(Task *task)
 	if (task->has_schedule)
 	{
 		now = GetCurrentTimestamp();
-		adjust_fire_time(task, now, clock_set_back);
+		task_adjust_fire_time(task, now, clock_set_back);
 		task->fires = task->fire_at != 0 && now >= task->fire_at;
 		if (task->backoff && now_us >= task->due_us)
 		{

@@ -1,0 +1,82 @@
+/*
+ * supervised.h
+ *	  What a supervisor knows of a task, and when that is due.
+ */
+#ifndef REVENANT_SUPERVISED_H
+#define REVENANT_SUPERVISED_H
+
+#include "postgres.h"
+
+#include "postmaster/bgworker.h"
+
+#include "restart.h"
+#include "task.h"
+#include "task_state.h"
+#include "worker.h"
+
+/* What the supervisor knows of a task between two ticks: a row, and what is to be done about it. */
+typedef struct Task
+{
+	TaskKey		key;			/* hash key */
+
+	/* from the row; more of it at the end */
+	Oid			role;
+	Schedule	schedule;
+	SchedulePlace place;
+	int64		restart_window_us;
+	int64		run_requests;
+	int64		backoff_min_us;
+	int64		backoff_max_us;
+	int64		claim_delay_us;
+	TaskLife	life;
+	RestartPolicy restart;
+	int			max_restarts;
+
+	/* when it runs next; `ready` and what else is yes or no, at the end */
+	int64		due_us;			/* not before; 0: at once */
+	TimestampTz fire_at;		/* of the schedule; 0: none */
+	int64		late_since_us;	/* since when it is due */
+	TimestampTz started_at;		/* of the latest run; 0: none, or not known yet */
+	int64		run_requests_done;
+	RestartFailures recent;		/* failures, by the wall clock */
+
+	/* its runner */
+	TaskLife	runner_life;
+	BackgroundWorkerHandle *handle; /* in TopMemoryContext, freed when the run was collected */
+	int			slot;			/* -1: none */
+	RunnerState runner_state;
+	uint32		runner_generation;
+
+	/* a run that ended and is not written down yet */
+	uint32		ended_generation;
+	TaskEnding	ending;
+
+	/* what was published last */
+	TaskPhase	phase;
+	uint32		reason_hash;
+
+	int			failures;		/* in a row */
+	bool		seen;			/* in the last look at the table */
+	bool		enabled;
+	bool		native;
+	bool		has_schedule;
+	bool		catches_up;
+	bool		ready;			/* what is planned is valid: it was enabled when it was last looked at */
+	bool		backoff;		/* due_us is the end of a backoff */
+	bool		fires;			/* it is due because fire_at has come, and not to try a failed run again */
+	bool		quarantined;	/* it was given up */
+	bool		finished;		/* its last run was the last one */
+	bool		runner_stop;
+	bool		runner_leads;
+	bool		ended;
+	char		run_as[NAMEDATALEN];
+	char		name[TASK_NAME_MAX + 1];
+	char		problem[TASK_REASON_MAX];	/* why it cannot be run at all; empty: it can */
+} Task;
+
+extern void task_forget_plan(Task *task);
+extern void task_make_ready(Task *task, bool first_look);
+extern void task_adjust_fire_time(Task *task, TimestampTz now, bool set_back);
+extern TimestampTz task_next_time(const Task *task, TimestampTz after);
+
+#endif							/* REVENANT_SUPERVISED_H */
