@@ -18,9 +18,6 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-#include <time.h>
-
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -33,6 +30,7 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "alarm.h"
 #include "clock.h"
 #include "compat.h"
 #include "debug.h"
@@ -72,50 +70,11 @@ lease_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session)
 	CurrentResourceOwner = owner;
 }
 
-/* The timer below, and the process that made it: a fork does not have it. */
-static timer_t alarm_timer;
-static int	alarm_owner = 0;
-
 /*
- * The end of a wait on the monotonic clock: a timer of this process that
- * cancels its statement, like a user would. (PostgreSQL's own timeouts compare with the
- * wall clock: when that is set back by an hour they come an hour late.) A cancel by
- * a user that comes in the same moment is taken for it, as one that came too late.
+ * The end of a bounded wait. A cancel by a user that comes in the same moment is
+ * taken for it, as one that came too late.
  */
-static void
-set_alarm(int64 in_us)
-{
-	struct itimerspec when = {0};
-
-	if (alarm_owner != MyProcPid)
-	{
-		struct sigevent event = {0};
-
-		event.sigev_notify = SIGEV_SIGNAL;
-		event.sigev_signo = SIGINT;
-		if (timer_create(CLOCK_MONOTONIC, &event, &alarm_timer) != 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-					 errmsg("could not create a timer: %m")));
-		alarm_owner = MyProcPid;
-	}
-	when.it_value.tv_sec = in_us / US_PER_S;
-	when.it_value.tv_nsec = in_us % US_PER_S * 1000;
-	if (timer_settime(alarm_timer, 0, &when, NULL) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not set a timer: %m")));
-}
-
-/* Never raises. */
-static void
-clear_alarm(void)
-{
-	struct itimerspec never = {0};
-
-	if (alarm_owner == MyProcPid)
-		(void) timer_settime(alarm_timer, 0, &never, NULL);
-}
+static Alarm wait_alarm;
 
 /* Whether an error is a cancel of the statement, and none of PostgreSQL's timeouts. */
 static bool
@@ -141,9 +100,9 @@ wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		set_alarm(Max(until_us - clock_now_us(), 1));
+		alarm_set(&wait_alarm, Max(until_us - clock_now_us(), 1), 0);
 		(void) acquire(tag, mode, session, false);
-		clear_alarm();
+		alarm_clear(&wait_alarm);
 		/* the alarm may have come in the moment of the grant: it is to be caught here */
 		CHECK_FOR_INTERRUPTS();
 		ReleaseCurrentSubTransaction();
@@ -158,7 +117,7 @@ wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
-		clear_alarm();
+		alarm_clear(&wait_alarm);
 		over = clock_now_us() >= until_us;
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);

@@ -46,6 +46,8 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "alarm.h"
+#include "clock.h"
 #include "compat.h"
 #include "debug.h"
 #include "error.h"
@@ -65,6 +67,9 @@ static char task_name[TASK_NAME_MAX + 1];	/* empty in any other process */
 static char *task_lease = NULL;
 static char *task_command = NULL;
 static int64 task_token = 0;
+static Jsonb *task_settings = NULL;
+static int64 task_timeout_us = 0;	/* 0: none */
+static int64 task_deadline_us = 0;
 static MemoryContext command_context = NULL;
 
 /* How it ended; reported when the process exits */
@@ -73,6 +78,11 @@ static char last_sqlstate[6] = "";
 static char last_message[WORKER_MESSAGE_MAX] = "";
 
 static emit_log_hook_type previous_emit_log_hook = NULL;
+
+/* The end of a run's timeout; a command that catches the cancel gets another one. */
+static Alarm timeout_alarm;
+
+#define CANCEL_AGAIN_US (1 * US_PER_S)
 
 /* The name of the task whose command this process runs, or NULL. */
 const char *
@@ -196,6 +206,12 @@ claim(const RunnerSlot *slot)
 	PopActiveSnapshot();
 	task_lease = MemoryContextStrdup(TopMemoryContext, row.lease);	/* for the life of this process */
 	task_command = MemoryContextStrdup(TopMemoryContext, row.command);
+	task_timeout_us = row.timeout_us;
+	if (row.settings != NULL)
+	{
+		task_settings = MemoryContextAlloc(TopMemoryContext, VARSIZE(row.settings));
+		memcpy(task_settings, row.settings, VARSIZE(row.settings));
+	}
 
 	/*
 	 * A fire time is durable before the run, so that no crash repeats it. A run
@@ -307,8 +323,16 @@ run_command(void)
 	debug_query_string = task_command;
 	pgstat_report_activity(STATE_RUNNING, task_command);
 
+	if (task_timeout_us > 0)
+	{
+		task_deadline_us = clock_now_us() + task_timeout_us;
+		alarm_set(&timeout_alarm, task_timeout_us, CANCEL_AGAIN_US);
+	}
+
 	StartTransactionCommand();
 	DEBUG_POINT("runner-before-command");
+	if (task_settings != NULL)
+		task_apply_settings(task_settings, me.role, true);
 	MemoryContextSwitchTo(command_context);
 	parsed = pg_parse_query(task_command);
 	CommitTransactionCommand();
@@ -335,6 +359,7 @@ run_command(void)
 	StartTransactionCommand();
 	require_lease();
 	CommitTransactionCommand();
+	alarm_clear(&timeout_alarm);
 	debug_query_string = NULL;
 }
 
@@ -388,7 +413,10 @@ revenant_runner_main(Datum main_arg)
 		ErrorData  *error;
 
 		MemoryContextSwitchTo(TopMemoryContext);
+		alarm_clear(&timeout_alarm);
 		error = CopyErrorData();
+		if (task_timeout_us > 0 && error->sqlerrcode == ERRCODE_QUERY_CANCELED && clock_now_us() >= task_deadline_us)
+			error->message = psprintf("the run took longer than its timeout of %.3f s", task_timeout_us / 1e6);
 		remember_error(error);
 		EmitErrorReport();
 		FlushErrorState();

@@ -42,8 +42,11 @@
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/guc.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
+#include "utils/numeric.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -167,6 +170,10 @@ task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row)
 		row->restart = RESTART_PERMANENT;
 	row->max_restarts = Min(DatumGetInt32(values[ATT_TASK_MAX_RESTARTS - 1]), RESTART_FAILURES_MAX);
 	row->restart_window_us = Max(duration_us(DatumGetIntervalP(values[ATT_TASK_RESTART_WINDOW - 1])), 1);
+	if (!nulls[ATT_TASK_TIMEOUT - 1])
+		row->timeout_us = Max(duration_us(DatumGetIntervalP(values[ATT_TASK_TIMEOUT - 1])), 1);
+	if (!nulls[ATT_TASK_SETTINGS - 1])
+		row->settings = DatumGetJsonbPCopy(values[ATT_TASK_SETTINGS - 1]);
 	row->run_requests = DatumGetInt64(values[ATT_TASK_RUN_REQUESTS - 1]);
 	row->life.created_at = DatumGetTimestampTz(values[ATT_TASK_CREATED_AT - 1]);
 	row->life.enabled_at = DatumGetTimestampTz(values[ATT_TASK_ENABLED_AT - 1]);
@@ -493,6 +500,60 @@ check_lease(const char *lease, const char *name)
 				 errdetail("Names that begin with \"task/\" or \"plan/\" belong to the task or plan that they name.")));
 }
 
+/*
+ * Sets each setting of an object, for good or (not `really`) only to see whether
+ * it could be, as a role could SET it. Raises 22023, 42501, 42704.
+ */
+void
+task_apply_settings(Jsonb *settings, Oid role, bool really)
+{
+	JsonbIterator *iterator = JsonbIteratorInit(&settings->root);
+	JsonbIteratorToken token;
+	JsonbValue	item;
+	char	   *name = NULL;
+
+	while ((token = JsonbIteratorNext(&iterator, &item, true)) != WJB_DONE)
+	{
+		char	   *value = NULL;
+
+		if (token == WJB_KEY)
+			name = pnstrdup(item.val.string.val, item.val.string.len);
+		if (token != WJB_VALUE)
+			continue;
+		if (item.type == jbvString)
+			value = pnstrdup(item.val.string.val, item.val.string.len);
+		else if (item.type == jbvNumeric)
+			value = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(item.val.numeric)));
+		else if (item.type == jbvBool)
+			value = item.val.boolean ? "on" : "off";
+		else
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid value for setting \"%s\" of a task", name),
+					 errdetail("It must be a string, a number, true or false.")));
+		(void) set_config_option(name, value, superuser_arg(role) ? PGC_SUSET : PGC_USERSET,
+								 really ? PGC_S_SESSION : PGC_S_TEST, GUC_ACTION_SET, really, ERROR, false);
+	}
+}
+
+/* Checks settings as the task's role, without setting anything. */
+static void
+check_settings(Jsonb *settings, Oid role)
+{
+	Oid			user;
+	int			context;
+
+	if (!JB_ROOT_IS_OBJECT(settings))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("settings of a task must be a JSON object")));
+	GetUserIdAndSecContext(&user, &context);
+	/* an error ends the (sub)transaction, and with it this */
+	SetUserIdAndSecContext(role, context | SECURITY_LOCAL_USERID_CHANGE);
+	task_apply_settings(settings, role, false);
+	SetUserIdAndSecContext(user, context);
+}
+
 /* The role that a task runs as, which the caller must be able to become. */
 static Oid
 check_role(const char *run_as)
@@ -617,22 +678,11 @@ SQL_FUNCTION(revenant_create_task)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("backoff_min must not be longer than backoff_max")));
 	if (!PG_ARGISNULL(ARG_TIMEOUT))
-	{
-		(void) duration_argument(fcinfo, ARG_TIMEOUT, "timeout", 1);
-		unsupported = "the argument \"timeout\"";
-	}
+		(void) duration_argument(fcinfo, ARG_TIMEOUT, "timeout", US_PER_MS);
 	(void) word_argument(fcinfo, ARG_CATCH_UP, "catch_up", catch_ups, lengthof(catch_ups));
 	(void) duration_argument(fcinfo, ARG_CLAIM_DELAY, "claim_delay", 0);
 	if (lease != NULL)
 		check_lease(lease, name);
-	if (!PG_ARGISNULL(ARG_SETTINGS))
-	{
-		if (!JB_ROOT_IS_OBJECT(PG_GETARG_JSONB_P(ARG_SETTINGS)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("settings of a task must be a JSON object")));
-		unsupported = "the argument \"settings\"";
-	}
 	if (PG_ARGISNULL(ARG_ENABLED))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -640,6 +690,8 @@ SQL_FUNCTION(revenant_create_task)
 	if (run_as == NULL)
 		run_as = GetUserNameFromId(GetUserId(), false);
 	role = check_role(run_as);
+	if (!PG_ARGISNULL(ARG_SETTINGS))
+		check_settings(PG_GETARG_JSONB_P(ARG_SETTINGS), role);
 	if (unsupported != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

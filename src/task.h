@@ -10,6 +10,7 @@
 #include "access/htup.h"
 #include "access/tupdesc.h"
 #include "datatype/timestamp.h"
+#include "utils/jsonb.h"
 
 #include "digest.h"
 #include "phase.h"
@@ -109,6 +110,8 @@ typedef struct TaskRow
 	int64		backoff_max_us;
 	int64		claim_delay_us;
 	int64		run_requests;	/* how often run_task() was called */
+	int64		timeout_us;		/* of one run; 0: none */
+	Jsonb	   *settings;		/* or NULL */
 	TaskLife	life;
 } TaskRow;
 
@@ -124,5 +127,6 @@ extern void task_install_callbacks(void);
 extern void task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row);
 extern const char *task_role_problem(const char *run_as, Oid run_as_oid);
 extern int64 task_identifier(void);
+extern void task_apply_settings(Jsonb *settings, Oid role, bool really);
 
 #endif							/* REVENANT_TASK_H */
