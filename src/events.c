@@ -72,15 +72,14 @@ typedef struct Ring
 
 static Ring *ring = NULL;
 
-/* What this transaction will tell at commit, newest first, in TopTransactionContext. */
+/* What this transaction will tell at commit, in the order in which it happened; all of it in TopTransactionContext. */
 typedef struct Pending
 {
-	struct Pending *previous;
 	int			nest_level;
 	Record		record;
 } Pending;
 
-static Pending *pending = NULL;
+static List *pending = NIL;
 
 static const char *const names[] = {
 	[EVENT_LEADERSHIP_CLAIMED] = "leadership.claimed",
@@ -277,60 +276,57 @@ event_now(const Event *event)
 	pfree(record);
 }
 
+static bool
+is_pending(const Event *event)
+{
+	ListCell   *cell;
+
+	foreach(cell, pending)
+	{
+		const Record *told = &((Pending *) lfirst(cell))->record;
+
+		if (told->kind == event->kind && told->token == event->token && strcmp(told->subject, event->subject) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Tells something that this transaction does, when it commits. Once for each kind, subject and token. */
 void
 event_at_commit(const Event *event)
 {
+	MemoryContext old;
 	Pending    *added;
 
-	for (Pending *old = pending; old != NULL; old = old->previous)
-	{
-		if (old->record.kind == event->kind && old->record.token == event->token &&
-			strcmp(old->record.subject, event->subject) == 0)
-			return;
-	}
-	added = MemoryContextAlloc(TopTransactionContext, sizeof(Pending));
+	if (is_pending(event))
+		return;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	added = palloc(sizeof(Pending));
 	fill(&added->record, event);
 	added->nest_level = GetCurrentTransactionNestLevel();
-	added->previous = pending;
-	pending = added;
-}
-
-/* The list is newest first; what happened first is told first. */
-static void
-reverse(void)
-{
-	Pending    *reversed = NULL;
-
-	while (pending != NULL)
-	{
-		Pending    *next = pending->previous;
-
-		pending->previous = reversed;
-		reversed = pending;
-		pending = next;
-	}
-	pending = reversed;
+	pending = lappend(pending, added);
+	MemoryContextSwitchTo(old);
 }
 
 static void
 on_xact_end(XactEvent event, void *arg)
 {
+	ListCell   *cell;
+
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			reverse();
-			for (Pending *told = pending; told != NULL; told = told->previous)
-				announce(&told->record);
+			foreach(cell, pending)
+				announce(&((Pending *) lfirst(cell))->record);
 			break;
 		case XACT_EVENT_COMMIT:
-			for (Pending *told = pending; told != NULL; told = told->previous)
-				put(&told->record);
-			pending = NULL;
+			foreach(cell, pending)
+				put(&((Pending *) lfirst(cell))->record);
+			pending = NIL;		/* the memory goes with the transaction */
 			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
-			pending = NULL;
+			pending = NIL;
 			break;
 		default:
 			break;
@@ -341,16 +337,22 @@ static void
 on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
 {
 	int			level = GetCurrentTransactionNestLevel();
+	ListCell   *cell;
 
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 	{
-		for (Pending *told = pending; told != NULL && told->nest_level >= level; told = told->previous)
-			told->nest_level = level - 1;
+		foreach(cell, pending)
+		{
+			Pending    *told = lfirst(cell);
+
+			told->nest_level = Min(told->nest_level, level - 1);
+		}
 	}
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
-		while (pending != NULL && pending->nest_level >= level)
-			pending = pending->previous;
+		/* the latest ones are the innermost */
+		while (pending != NIL && ((Pending *) llast(pending))->nest_level >= level)
+			pending = list_truncate(pending, list_length(pending) - 1);
 	}
 }
 

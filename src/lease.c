@@ -29,39 +29,21 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "access/xlog.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
-#include "tcop/utility.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "clock.h"
-#include "compat.h"
 #include "debug.h"
-#include "error.h"
 #include "extension.h"
-#include "fence.h"
 #include "lease.h"
 #include "lease_api.h"
 #include "lease_entry.h"
 #include "lease_event.h"
 #include "lease_holder.h"
-#include "lease_note.h"
 #include "lease_row.h"
 #include "lease_standing.h"
 #include "lease_wait.h"
 #include "lease_xact.h"
-#include "row.h"
-#include "task.h"
 
 /* There is no room for the deadline in shared memory: it goes into the row, and counts from the commit on. */
 static int64
@@ -101,7 +83,7 @@ renew(LeaseEntry *entry, const char *name, int64 token, int64 ttl_us)
 					 errdetail("It is held in %s scope.", hold.scope == LEASE_SESSION ? "session" : "transaction")));
 		return PG_INT64_MAX;
 	}
-	if (ttl_us > hold.ttl_us || lease_is_kept_by_row(entry))
+	if (ttl_us > hold.ttl_us || !lease_entry_is_settled(entry))
 	{
 		bool		by_row;
 
@@ -345,7 +327,7 @@ lease_await_change(const char *name, int64 seen, int64 until_us)
 	entry = lease_entry_pin(&key, name, LEASE_PIN_CREATE);
 	look = lease_xact_add(LEASE_OP_LOOK, entry, 0);
 	lease_settle(entry, name);
-	while (seen != 0 && !entry->settled && lease_entry_changes(entry) == (uint64) seen &&
+	while (seen != 0 && !lease_entry_is_settled(entry) && lease_entry_changes(entry) == (uint64) seen &&
 		   (until_us == WAIT_FOREVER || clock_now_us() < until_us))
 	{
 		/* what the row says may change without a word: see lease_local.c */

@@ -367,7 +367,7 @@ wait_lapse(Target *target, int64 until_us)
 	int64		since_us = clock_now_us();
 
 	/* as long as others may write the row by entries of their own nobody tells when they do */
-	while (!entry->settled)
+	while (!lease_entry_is_settled(entry))
 	{
 		int64		again_us = clock_now_us() + UNSETTLED_LOOK_US;
 

@@ -75,7 +75,7 @@ copy_entry(LeaseEntry *entry, void *arg)
 	said->name = lease_entry_name(entry);
 	said->has_row = false;
 	lease_entry_snapshot(entry, &said->now, &said->next);
-	said->settled = entry->settled;
+	said->settled = lease_entry_is_settled(entry);
 }
 
 static void

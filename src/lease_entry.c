@@ -189,7 +189,7 @@ lease_entry_note_end(LeaseEntry *entry)
 	bool		over;
 	bool		first = false;
 
-	if (!entry->settled)
+	if (!lease_entry_is_settled(entry))
 		return;					/* nobody knows for how long it is held */
 	over = !lease_entry_is_taken(entry, &now) && lease_hold_has_row(&now);
 	over = over || (now.scope == LEASE_SESSION && !lease_hold_has_lock(&now, &tag, ExclusiveLock));
@@ -271,7 +271,7 @@ lease_entry_is_outdated(const LeaseEntry *local)
 {
 	dshash_table *table = shmem_table(SHARED_LEASES);
 	LeaseEntry *entry = dshash_find(table, &local->key, false);
-	bool		settled = entry != NULL && entry->settled;
+	bool		settled = entry != NULL && lease_entry_is_settled(entry);
 
 	if (entry != NULL)
 		dshash_release_lock(table, entry);
@@ -505,6 +505,18 @@ lease_entry_name(const LeaseEntry *entry)
 	if (lease_entry_is_local(entry))
 		return lease_local_name(entry);
 	return pnstrdup(dsa_get_address(shmem_area(), entry->name), entry->name_len);
+}
+
+/* Whether the entry says what the row says. One that is settled stays so. */
+bool
+lease_entry_is_settled(LeaseEntry *entry)
+{
+	bool		settled;
+
+	SpinLockAcquire(&entry->mutex);
+	settled = entry->settled;
+	SpinLockRelease(&entry->mutex);
+	return settled;
 }
 
 /* Reads both holds at one instant. `next` may be NULL. */

@@ -92,6 +92,7 @@ extern const char *lease_entry_name(const LeaseEntry *entry);
 extern void lease_entry_need_room(Size bytes);
 extern dsa_pointer lease_entry_allocate(Size size);
 
+extern bool lease_entry_is_settled(LeaseEntry *entry);
 extern void lease_entry_snapshot(LeaseEntry *entry, LeaseHold *now, LeaseHold *next);
 extern bool lease_entry_is_live(LeaseEntry *entry, LeaseHold *now);
 extern bool lease_entry_is_taken(LeaseEntry *entry, LeaseHold *now);

@@ -296,7 +296,7 @@ typedef struct RowChange
 
 /* Changes the row of a name's hold. Otherwise as lease_row_delete(). */
 static bool
-change(const char *name, int64 token, RowChange *change)
+change_row(const char *name, int64 token, RowChange *change)
 {
 	Relation	rel = table_open(extension_get()->lease, RowExclusiveLock);
 	Datum		values[LEASE_ROW_COLUMNS] = {0};
@@ -338,7 +338,7 @@ lease_row_lengthen(const char *name, int64 token, int64 ttl_us)
 {
 	RowChange	longer = {.ttl_us = ttl_us,.flushed = true};
 
-	return change(name, token, &longer);
+	return change_row(name, token, &longer);
 }
 
 /*
@@ -352,7 +352,7 @@ lease_row_renew(const char *name, int64 token, int64 ttl_us, int64 deadline_us)
 {
 	RowChange	renewed = {.ttl_us = ttl_us,.deadline_us = deadline_us};
 
-	return change(name, token, &renewed) ? renewed.deadline_us : 0;
+	return change_row(name, token, &renewed) ? renewed.deadline_us : 0;
 }
 
 /*
@@ -367,7 +367,7 @@ lease_row_hold_off(const char *name, const LeaseHold *hold, int64 hold_off_us)
 
 	if (hold->scope != LEASE_TTL)
 		lease_row_write(name, hold, &nothing, false);
-	return change(name, hold->token, &off);
+	return change_row(name, hold->token, &off);
 }
 
 typedef struct VisitState

@@ -76,17 +76,6 @@ has_changed_row(const LeaseKey *key)
 		lease_xact_find_key(LEASE_OP_ACQUIRE, key) != NULL;
 }
 
-static bool
-is_settled(LeaseEntry *entry)
-{
-	bool		settled;
-
-	SpinLockAcquire(&entry->mutex);
-	settled = entry->settled;
-	SpinLockRelease(&entry->mutex);
-	return settled;
-}
-
 /*
  * Reads the row into the entry if nobody did yet. The caller has pinned it.
  * While others may be writing the row by entries of their own (lease_local.c),
@@ -98,7 +87,7 @@ lease_settle(LeaseEntry *entry, const char *name)
 {
 	LOCKTAG		fence_lock = lease_lock_fence(&entry->key);
 
-	if (is_settled(entry))
+	if (lease_entry_is_settled(entry))
 		return;
 	if (!lease_entry_is_local(entry) && !lease_local_may_exist())
 		load(entry, name, SETTLES_UNLESS_CROWDED);
@@ -121,7 +110,7 @@ lease_settle(LeaseEntry *entry, const char *name)
 bool
 lease_settle_fenced(LeaseEntry *entry, const char *name, bool excluding)
 {
-	if (is_settled(entry))
+	if (lease_entry_is_settled(entry))
 		return false;
 	if (lease_entry_is_local(entry) && lease_entry_is_outdated(entry))
 		ereport(ERROR,
@@ -134,14 +123,7 @@ lease_settle_fenced(LeaseEntry *entry, const char *name, bool excluding)
 		load(entry, name, has_changed_row(&entry->key) ? SETTLES_NOT : SETTLES);
 	else
 		lease_settle(entry, name);
-	return !is_settled(entry);
-}
-
-/* Whether a renewal has to go into the row. A guess, before F is had. */
-bool
-lease_is_kept_by_row(const LeaseEntry *entry)
-{
-	return !entry->settled;
+	return !lease_entry_is_settled(entry);
 }
 
 /*

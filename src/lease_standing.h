@@ -41,7 +41,6 @@ lease_hold_mode(const LeaseHold *hold)
 
 extern void lease_settle(LeaseEntry *entry, const char *name);
 extern bool lease_settle_fenced(LeaseEntry *entry, const char *name, bool excluding);
-extern bool lease_is_kept_by_row(const LeaseEntry *entry);
 extern LeaseOp *lease_find_entry(const LeaseKey *key, const char *name);
 extern LeaseOp *lease_open_name(const LeaseNameToken *arg);
 extern bool lease_have_hold_lock(const LeaseEntry *entry, LOCKMODE mode);

@@ -73,7 +73,7 @@ look_at_entry(LeaseEntry *entry, void *arg)
 	LeaseHold	now;
 
 	lease_entry_snapshot(entry, &now, NULL);
-	if (entry->settled && is_lapsed(&now, &entry->key, *(int64 *) arg))
+	if (lease_entry_is_settled(entry) && is_lapsed(&now, &entry->key, *(int64 *) arg))
 		add_lapsed(lease_entry_name(entry));
 }
 
@@ -89,7 +89,7 @@ look_at_row(const LeaseRow *row, void *arg)
 	entry = lease_entry_pin(&key, row->name, LEASE_PIN_EXISTING);
 	if (entry != NULL)
 	{
-		settled = entry->settled;
+		settled = lease_entry_is_settled(entry);
 		lease_entry_unpin(entry);
 	}
 	if (settled)

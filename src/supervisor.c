@@ -143,12 +143,6 @@ typedef struct Load
 	bool		busy;			/* somebody has locked them */
 } Load;
 
-static bool
-same_life(const TaskLife *a, const TaskLife *b)
-{
-	return a->created_at == b->created_at && a->enabled_at == b->enabled_at;
-}
-
 static TimestampTz
 timestamp_of(Relation rel, HeapTuple tuple, int attribute)
 {
@@ -207,7 +201,7 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	}
 	/* another schedule is another grid */
 	if (found && task->ready &&
-		(task->has_schedule != row.has_schedule || !same_life(&task->life, &row.life) ||
+		(task->has_schedule != row.has_schedule || !task_same_life(&task->life, &row.life) ||
 		 !schedule_same(&task->schedule, &row.schedule) || task->place.zone != row.place.zone))
 		task_forget_plan(task);
 	task->seen = true;
@@ -263,11 +257,11 @@ load_state(Relation rel, HeapTuple tuple, void *arg)
 		return;
 	task->started_at = state->started_at;
 	task->run_requests_done = state->run_requests;
-	if (!same_life(&task->life, &state->life))
+	if (!task_same_life(&task->life, &state->life))
 		return;
 	task->failures = state->failures;
 	task->recent = state->recent;
-	task->quarantined = state->quarantined;
+	task->quarantined = state->quarantined_at != 0;
 	task->finished = !task->has_schedule && state->ended && state->retry_at == 0 &&
 		!restart_follows(task->restart, !state->succeeded, false);
 	if (state->retry_at != 0)
@@ -426,7 +420,7 @@ decide_ending(Task *task, const RunnerSlot *slot)
 {
 	TaskEnding *ending = &task->ending;
 	bool		stopped = slot->stop && slot->outcome != RUN_SUCCEEDED;
-	bool		own = same_life(&slot->life, &task->life);
+	bool		own = task_same_life(&slot->life, &task->life);
 	int64		ran_us = slot->token != 0 ? slot->ended_us - slot->started_us : 0;
 	bool		terminated;
 

@@ -61,6 +61,7 @@
 #include "runner.h"
 #include "shmem.h"
 #include "task.h"
+#include "task_state.h"
 #include "task_status.h"
 #include "worker.h"
 #include "zone.h"
@@ -311,8 +312,44 @@ lock_task(Relation rel, const Extension *extension, const char *name)
 	return tuple;
 }
 
+/* A change to the one task that a function's first argument names. */
+typedef struct TaskChange
+{
+	char	   *name;
+	Extension	oids;
+	Relation	rel;			/* revenant.task */
+	HeapTuple	row;			/* locked against everybody else until this transaction ends */
+} TaskChange;
+
+/* Raises 22004, 22023, 25006, 42501, 42704. */
 static void
-set_enabled(Relation rel, HeapTuple old, bool enabled)
+begin_change(FunctionCallInfo fcinfo, const char *function, TaskChange *change)
+{
+	require_writable(function);
+	change->name = name_argument(fcinfo);
+	change->oids = *extension_get();
+	change->rel = table_open(change->oids.task, RowExclusiveLock);
+	change->row = lock_task(change->rel, &change->oids, change->name);
+}
+
+static void
+end_change(TaskChange *change)
+{
+	table_close(change->rel, NoLock);
+	changed_here = true;
+}
+
+static Datum
+column_of(const TaskChange *change, int attribute)
+{
+	bool		isnull;
+
+	return heap_getattr(change->row, attribute, RelationGetDescr(change->rel), &isnull);
+}
+
+/* Writes `enabled`, and with `anew` begins another life: what was counted and planned before is void. */
+static void
+write_enabled(const TaskChange *change, bool enabled, bool anew)
 {
 	Datum		values[TASK_COLUMNS] = {0};
 	bool		nulls[TASK_COLUMNS] = {0};
@@ -320,26 +357,9 @@ set_enabled(Relation rel, HeapTuple old, bool enabled)
 
 	values[ATT_TASK_ENABLED - 1] = BoolGetDatum(enabled);
 	replace[ATT_TASK_ENABLED - 1] = true;
-	if (enabled)
-	{
-		values[ATT_TASK_ENABLED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
-		replace[ATT_TASK_ENABLED_AT - 1] = true;
-	}
-	row_update(rel, old, values, nulls, replace);
-	CommandCounterIncrement();
-}
-
-/* What was counted and planned before is void, whether it is enabled or not. */
-static void
-begin_anew(Relation rel, HeapTuple old)
-{
-	Datum		values[TASK_COLUMNS] = {0};
-	bool		nulls[TASK_COLUMNS] = {0};
-	bool		replace[TASK_COLUMNS] = {0};
-
 	values[ATT_TASK_ENABLED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
-	replace[ATT_TASK_ENABLED_AT - 1] = true;
-	row_update(rel, old, values, nulls, replace);
+	replace[ATT_TASK_ENABLED_AT - 1] = anew;
+	row_update(change->rel, change->row, values, nulls, replace);
 	CommandCounterIncrement();
 }
 
@@ -756,55 +776,36 @@ SQL_FUNCTION(revenant_drop_task)
 /* disable_task(name): returns when its runner is gone. Raises what drop_task does. */
 SQL_FUNCTION(revenant_disable_task)
 {
-	Extension	oids;
-	Relation	rel;
-	char	   *name;
+	TaskChange	change;
 
-	require_writable("disable_task");
-	name = name_argument(fcinfo);
-	oids = *extension_get();
-	rel = table_open(oids.task, RowExclusiveLock);
-	set_enabled(rel, lock_task(rel, &oids, name), false);
-	table_close(rel, NoLock);
-	changed_here = true;
-	stop_runner(&oids, name);
+	begin_change(fcinfo, "disable_task", &change);
+	write_enabled(&change, false, false);
+	end_change(&change);
+	stop_runner(&change.oids, change.name);
 	PG_RETURN_VOID();
 }
 
 /* enable_task(name). Raises 22004, 22023, 25006, 42501, 42704. */
 SQL_FUNCTION(revenant_enable_task)
 {
-	Extension	oids;
-	Relation	rel;
-	HeapTuple	old;
-	char	   *name;
-	bool		isnull;
+	TaskChange	change;
 
-	require_writable("enable_task");
-	name = name_argument(fcinfo);
-	oids = *extension_get();
-	rel = table_open(oids.task, RowExclusiveLock);
-	old = lock_task(rel, &oids, name);
-	if (!DatumGetBool(heap_getattr(old, ATT_TASK_ENABLED, RelationGetDescr(rel), &isnull)))
-	{
-		set_enabled(rel, old, true);
-	}
-	table_close(rel, NoLock);
-	changed_here = true;
+	begin_change(fcinfo, "enable_task", &change);
+	if (!DatumGetBool(column_of(&change, ATT_TASK_ENABLED)))
+		write_enabled(&change, true, true);
+	end_change(&change);
 	PG_RETURN_VOID();
 }
 
 /* Raises 55006 for a task that is disabled. */
 static void
-require_enabled(Relation rel, HeapTuple tuple, const char *name)
+require_enabled(const TaskChange *change)
 {
-	bool		isnull;
-
-	if (!DatumGetBool(heap_getattr(tuple, ATT_TASK_ENABLED, RelationGetDescr(rel), &isnull)))
+	if (!DatumGetBool(column_of(change, ATT_TASK_ENABLED)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("task \"%s\" is disabled", name),
-				 errhint("SELECT revenant.enable_task(%s)", quote_literal_cstr(name))));
+				 errmsg("task \"%s\" is disabled", change->name),
+				 errhint("SELECT revenant.enable_task(%s)", quote_literal_cstr(change->name))));
 }
 
 /*
@@ -814,48 +815,32 @@ require_enabled(Relation rel, HeapTuple tuple, const char *name)
  */
 SQL_FUNCTION(revenant_restart_task)
 {
-	Extension	oids;
-	Relation	rel;
-	HeapTuple	old;
-	char	   *name;
+	TaskChange	change;
 
-	require_writable("restart_task");
-	name = name_argument(fcinfo);
-	oids = *extension_get();
-	rel = table_open(oids.task, RowExclusiveLock);
-	old = lock_task(rel, &oids, name);
-	require_enabled(rel, old, name);
-	begin_anew(rel, old);
-	table_close(rel, NoLock);
-	changed_here = true;
-	stop_runner(&oids, name);
+	begin_change(fcinfo, "restart_task", &change);
+	require_enabled(&change);
+	write_enabled(&change, true, true);
+	end_change(&change);
+	stop_runner(&change.oids, change.name);
 	PG_RETURN_VOID();
 }
 
 /* Since when a task is quarantined; 0: it is not. */
 static TimestampTz
-quarantined_at(const Extension *extension, Relation rel, HeapTuple task, const char *name)
+quarantined_at(const TaskChange *change)
 {
-	Relation	states = table_open(extension->task_state, AccessShareLock);
-	HeapTuple	tuple = row_find(states, extension->task_state_pkey, name);
-	TimestampTz at = 0;
-	bool		isnull;
+	Relation	rel = table_open(change->oids.task_state, AccessShareLock);
+	HeapTuple	tuple = row_find(rel, change->oids.task_state_pkey, change->name);
+	TaskState	state = {0};
+	TaskLife	life = {
+		.created_at = DatumGetTimestampTz(column_of(change, ATT_TASK_CREATED_AT)),
+		.enabled_at = DatumGetTimestampTz(column_of(change, ATT_TASK_ENABLED_AT))
+	};
 
 	if (tuple != NULL)
-	{
-		TupleDesc	desc = RelationGetDescr(states);
-		Datum		since = heap_getattr(tuple, ATT_STATE_QUARANTINED_AT, desc, &isnull);
-
-		/* of this life of the task: see task_state.c */
-		if (!isnull &&
-			heap_getattr(tuple, ATT_STATE_CREATED_AT, desc, &isnull) ==
-			heap_getattr(task, ATT_TASK_CREATED_AT, RelationGetDescr(rel), &isnull) &&
-			heap_getattr(tuple, ATT_STATE_ENABLED_AT, desc, &isnull) ==
-			heap_getattr(task, ATT_TASK_ENABLED_AT, RelationGetDescr(rel), &isnull))
-			at = DatumGetTimestampTz(since);
-	}
-	table_close(states, AccessShareLock);
-	return at;
+		task_state_parse(rel, tuple, &state);
+	table_close(rel, AccessShareLock);
+	return tuple != NULL && task_same_life(&state.life, &life) ? state.quarantined_at : 0;
 }
 
 /*
@@ -864,20 +849,12 @@ quarantined_at(const Extension *extension, Relation rel, HeapTuple task, const c
  */
 SQL_FUNCTION(revenant_unquarantine_task)
 {
-	Extension	oids;
-	Relation	rel;
-	HeapTuple	old;
-	char	   *name;
+	TaskChange	change;
 
-	require_writable("unquarantine_task");
-	name = name_argument(fcinfo);
-	oids = *extension_get();
-	rel = table_open(oids.task, RowExclusiveLock);
-	old = lock_task(rel, &oids, name);
-	if (quarantined_at(&oids, rel, old, name) != 0)
-		begin_anew(rel, old);
-	table_close(rel, NoLock);
-	changed_here = true;
+	begin_change(fcinfo, "unquarantine_task", &change);
+	if (quarantined_at(&change) != 0)
+		write_enabled(&change, DatumGetBool(column_of(&change, ATT_TASK_ENABLED)), true);
+	end_change(&change);
 	PG_RETURN_VOID();
 }
 
@@ -887,45 +864,35 @@ SQL_FUNCTION(revenant_unquarantine_task)
  */
 SQL_FUNCTION(revenant_run_task)
 {
-	Extension	oids;
-	Relation	rel;
-	HeapTuple	old;
-	char	   *name;
+	TaskChange	change;
 	TaskKey		key;
 	RunnerSlot *slot = palloc(sizeof(RunnerSlot));
 	int			number;
 	TimestampTz since;
-	bool		isnull;
 	Datum		values[TASK_COLUMNS] = {0};
 	bool		nulls[TASK_COLUMNS] = {0};
 	bool		replace[TASK_COLUMNS] = {0};
 
-	require_writable("run_task");
-	name = name_argument(fcinfo);
-	oids = *extension_get();
-	rel = table_open(oids.task, RowExclusiveLock);
-	old = lock_task(rel, &oids, name);
-	require_enabled(rel, old, name);
-	task_key(&key, MyDatabaseId, oids.extension, name);
+	begin_change(fcinfo, "run_task", &change);
+	require_enabled(&change);
+	task_key(&key, MyDatabaseId, change.oids.extension, change.name);
 	if (worker_runner_find(&key, &number, slot))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("task \"%s\" runs already", name),
+				 errmsg("task \"%s\" runs already", change.name),
 				 slot->pid != 0 ? errdetail("It runs in process %d.", slot->pid) : 0));
-	since = quarantined_at(&oids, rel, old, name);
+	since = quarantined_at(&change);
 	if (since != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_RV_QUARANTINED),
-				 errmsg("task \"%s\" is quarantined", name),
+				 errmsg("task \"%s\" is quarantined", change.name),
 				 errdetail("It failed too often, and was given up at %s.", timestamptz_to_str(since)),
-				 errhint("SELECT revenant.unquarantine_task(%s)", quote_literal_cstr(name))));
-	values[ATT_TASK_RUN_REQUESTS - 1] =
-		Int64GetDatum(DatumGetInt64(heap_getattr(old, ATT_TASK_RUN_REQUESTS, RelationGetDescr(rel), &isnull)) + 1);
+				 errhint("SELECT revenant.unquarantine_task(%s)", quote_literal_cstr(change.name))));
+	values[ATT_TASK_RUN_REQUESTS - 1] = Int64GetDatum(DatumGetInt64(column_of(&change, ATT_TASK_RUN_REQUESTS)) + 1);
 	replace[ATT_TASK_RUN_REQUESTS - 1] = true;
-	row_update(rel, old, values, nulls, replace);
+	row_update(change.rel, change.row, values, nulls, replace);
 	CommandCounterIncrement();
-	table_close(rel, NoLock);
-	changed_here = true;
+	end_change(&change);
 	PG_RETURN_VOID();
 }
 

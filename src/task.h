@@ -123,6 +123,12 @@ typedef struct TaskKey
 	uint8		digest[DIGEST_BYTES];	/* of the name */
 } TaskKey;
 
+static inline bool
+task_same_life(const TaskLife *a, const TaskLife *b)
+{
+	return a->created_at == b->created_at && a->enabled_at == b->enabled_at;
+}
+
 extern void task_install_callbacks(void);
 extern void task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row);
 extern const char *task_role_problem(const char *run_as, Oid run_as_oid);

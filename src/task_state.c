@@ -84,7 +84,7 @@ task_state_parse(Relation rel, HeapTuple tuple, TaskState *state)
 	state->open = state->started_at != 0 && nulls[ATT_STATE_FINISHED_AT - 1];
 	state->ended = !nulls[ATT_STATE_FINISHED_AT - 1];
 	state->succeeded = !nulls[ATT_STATE_LAST_EXIT - 1] && DatumGetInt32(values[ATT_STATE_LAST_EXIT - 1]) == 0;
-	state->quarantined = !nulls[ATT_STATE_QUARANTINED_AT - 1];
+	state->quarantined_at = timestamp_or_zero(values, nulls, ATT_STATE_QUARANTINED_AT);
 	state->run_requests = DatumGetInt64(values[ATT_STATE_RUN_REQUESTS - 1]);
 	state->recent.count = 0;
 	if (!nulls[ATT_STATE_FAILED_AT - 1])

@@ -36,7 +36,7 @@ typedef struct TaskState
 	TimestampTz retry_at;		/* 0: none */
 	bool		ended;			/* a run has ended: `succeeded` says how the latest one did */
 	bool		succeeded;
-	bool		quarantined;
+	TimestampTz quarantined_at; /* 0: it is not */
 	int64		run_requests;	/* how many of the task's were run */
 	RestartFailures recent;		/* by the wall clock */
 } TaskState;

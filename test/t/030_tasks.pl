@@ -4,6 +4,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -12,23 +16,7 @@ my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
 $node->append_conf('postgresql.conf', "max_worker_processes = 24\nrevenant.max_runners = 12");
 $node->start;
-
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
-sub sqlstate
-{
-	my ($code, $query) = @_;
-	my (undef, undef, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\n$query");
-	like($err, qr/ERROR:  $code\b/, "$code: $query");
-	return;
-}
-
-sub becomes
-{
-	my ($query, $name) = @_;
-	ok($node->poll_query_until('postgres', $query), $name);
-	return;
-}
+asks($node);
 
 # Whether a task has this phase.
 sub phase_becomes

@@ -4,6 +4,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -12,15 +16,7 @@ use Time::HiRes qw(time);
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
 $node->start;
-
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
-sub becomes
-{
-	my ($query, $name) = @_;
-	ok($node->poll_query_until('postgres', $query), $name);
-	return;
-}
+asks($node);
 
 # The other task is terminated and comes back.
 sub lives
@@ -30,14 +26,6 @@ sub lives
 	sql("SELECT pg_terminate_backend(pid) FROM revenant.tasks WHERE name = 'other'");
 	becomes("SELECT max(token) > $token FROM log WHERE task = 'other'", $name);
 	becomes("SELECT phase = 'leading' FROM revenant.tasks WHERE name = 'other'", '... and leads');
-	return;
-}
-
-sub sqlstate
-{
-	my ($code, $query) = @_;
-	my (undef, undef, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\n$query");
-	like($err, qr/ERROR:  $code\b/, "$code: $query");
 	return;
 }
 

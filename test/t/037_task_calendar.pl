@@ -4,6 +4,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -11,15 +15,7 @@ use Test::More;
 my $node = PostgreSQL::Test::Cluster->new('primary');
 $node->init(allows_streaming => 1);
 $node->start;
-
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
-sub becomes
-{
-	my ($query, $name) = @_;
-	ok($node->poll_query_until('postgres', $query), $name);
-	return;
-}
+asks($node);
 
 my $note = 'INSERT INTO public.log (task) VALUES (revenant.current_task())';
 sql('CREATE EXTENSION revenant; CREATE TABLE log (id bigserial, at timestamptz DEFAULT clock_timestamp(), task text)');

@@ -4,6 +4,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -11,23 +15,7 @@ use Test::More;
 my $node = PostgreSQL::Test::Cluster->new('primary');
 $node->init(allows_streaming => 1);
 $node->start;
-
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
-sub becomes
-{
-	my ($query, $name) = @_;
-	ok($node->poll_query_until('postgres', $query), $name);
-	return;
-}
-
-sub sqlstate
-{
-	my ($expected, $statement, $name) = @_;
-	my ($status, $out, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\n$statement");
-	like($err, qr/ERROR:  $expected/, $name // "$expected: $statement");
-	return;
-}
+asks($node);
 
 sub task { return sql("SELECT phase FROM revenant.tasks WHERE name = '$_[0]'"); }
 
@@ -91,6 +79,7 @@ $node->stop('immediate');
 $standby->promote;
 my $primary = $node;
 $node = $standby;
+asks($node);
 $seen = runs('permanent f');
 becomes("SELECT count(*) > $seen + 1 FROM log WHERE task = 'permanent f'", 'after a promotion');
 is(sql($others), $before, 'all is as before');

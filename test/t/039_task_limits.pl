@@ -3,6 +3,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -10,23 +14,7 @@ use Test::More;
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
 $node->start;
-
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
-sub becomes
-{
-	my ($query, $name) = @_;
-	ok($node->poll_query_until('postgres', $query), $name);
-	return;
-}
-
-sub sqlstate
-{
-	my ($expected, $statement, $name) = @_;
-	my ($status, $out, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\n$statement");
-	like($err, qr/ERROR:  $expected/, $name // "$expected: $statement");
-	return;
-}
+asks($node);
 
 sql(q{
 	CREATE EXTENSION revenant;

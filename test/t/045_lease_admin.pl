@@ -3,6 +3,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -10,22 +14,13 @@ use Test::More;
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
 $node->start;
+asks($node);
 $node->safe_psql('postgres', q{
 	CREATE EXTENSION revenant;
 	CREATE ROLE chief; CREATE ROLE worker;
 	SELECT revenant.grant_usage('chief', 'admin');
 	SELECT revenant.grant_usage('worker');
 });
-
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-
-sub sqlstate
-{
-	my ($expected, $statement, $name) = @_;
-	my ($status, $out, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\n$statement");
-	like($err, qr/ERROR:  $expected/, $name);
-	return;
-}
 
 # --- who may
 sqlstate('42501', "SET ROLE worker; SELECT revenant.revoke('x')", 'revoke is for admins');

@@ -4,6 +4,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -11,12 +15,10 @@ use Test::More;
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
 $node->start;
+asks($node);
 $node->safe_psql('postgres', 'CREATE EXTENSION revenant');
 
-sub sql { return $node->safe_psql('postgres', $_[0]) }
 sub session { return $node->background_psql('postgres', on_error_stop => 0) }
-sub becomes { my ($query, $name) = @_; ok($node->poll_query_until('postgres', $query), $name); return }
-
 my ($one, $two) = (session(), session());
 my ($first, $second, $third);
 

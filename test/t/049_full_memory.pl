@@ -4,52 +4,20 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
+use FullMemory;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $leases = 16000;				# three quarters of 16 MB hold them, seven eighths of 4 MB do not
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf('postgresql.conf', "autovacuum = off\nrevenant.shared_memory = '16 MB'");
-$node->start;
-
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-
-sub sqlstate
-{
-	my ($expected, $statement, $name) = @_;
-	my ($status, $out, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\n$statement");
-	like($err, qr/ERROR:  $expected/, $name);
-	return;
-}
-
-sql(q{
-	CREATE EXTENSION revenant;
-	CREATE TABLE guarded (id int);
-	CREATE TABLE held (n int PRIMARY KEY, name text, token bigint);
-	CREATE PROCEDURE make_leases(count int, ttl interval) LANGUAGE plpgsql AS $$
-	BEGIN
-		FOR i IN 1 .. count LOOP
-			INSERT INTO held VALUES (i, 'lease ' || i, revenant.try_acquire('lease ' || i, ttl => make_leases.ttl));
-			IF i % 500 = 0 THEN COMMIT; END IF;
-		END LOOP;
-	END $$;
-	-- in batches, since a transaction may do so much only
-	CREATE PROCEDURE renew_leases(INOUT lost int) LANGUAGE plpgsql AS $$
-	DECLARE
-		h record;
-	BEGIN
-		lost := 0;
-		FOR h IN SELECT * FROM held ORDER BY n LOOP
-			IF revenant.renew(h.name, h.token) IS NULL THEN lost := lost + 1; END IF;
-			IF h.n % 500 = 0 THEN COMMIT; END IF;
-		END LOOP;
-	END $$;
-	CREATE VIEW kept_by_row AS SELECT l.name, h.token FROM revenant.lease AS l JOIN held AS h USING (name) WHERE l.deadline_us IS NOT NULL;
-});
-sql("CALL make_leases($leases, '1 h')");
+my $node = full_memory_node($leases);
+asks($node);
+sql('CREATE TABLE guarded (id int)');
 is(sql('SELECT count(*) FROM revenant.leases'), $leases, "$leases leases are held");
 is(sql('SELECT count(*) FROM held WHERE token IS NULL'), 0, 'each with a token');
 is(sql('CALL renew_leases(NULL)'), 0, 'each can be renewed');
@@ -58,7 +26,7 @@ my $brief = sql("SELECT revenant.try_acquire('brief', ttl => '8 s')");
 
 # --- a restart with too little
 
-$node->append_conf('postgresql.conf', "revenant.shared_memory = '4 MB'");
+less_memory($node);
 $node->restart;
 is(sql("SELECT count(*) FROM revenant.leases WHERE lease LIKE 'lease %'"), $leases, 'after a restart with less memory all are still held');
 is(sql('CALL renew_leases(NULL)'), 0, 'each can be renewed');

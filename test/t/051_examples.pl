@@ -4,6 +4,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
 use Cwd qw(abs_path);
 use File::Basename;
 use File::Copy;
@@ -36,15 +40,7 @@ log_statement = none
 revenant.fence_grace = 500ms
 END
 $node->start;
-
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
-sub becomes
-{
-	my ($query, $name) = @_;
-	ok($node->poll_query_until('postgres', $query), $name);
-	return;
-}
+asks($node);
 
 sql(q{
 	CREATE EXTENSION revenant;

@@ -4,6 +4,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Asks;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -13,10 +17,8 @@ $node->init;
 # Nobody flushes by chance what a commit did not flush.
 $node->append_conf('postgresql.conf', "synchronous_commit = off\nwal_writer_delay = '10s'\nautovacuum = off\nlog_statement = none");
 $node->start;
+asks($node);
 $node->safe_psql('postgres', 'CREATE EXTENSION revenant; CREATE TABLE other (a int)');
-
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-sub becomes { my ($query, $name) = @_; ok($node->poll_query_until('postgres', $query), $name); return }
 
 # How much of what was written up to the end of some statements is not flushed; a page header may lie between.
 sub unflushed

@@ -4,43 +4,21 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib "$FindBin::RealBin/..";
+
+use Asks;
+use FullMemory;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $leases = 30000;				# 16 MB have room for them, 4 MB for a third
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf('postgresql.conf', "autovacuum = off\nlog_statement = none\nrevenant.shared_memory = '16 MB'");
-$node->start;
-
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-
-sql(q{
-	CREATE EXTENSION revenant;
-	CREATE TABLE held (n int PRIMARY KEY, name text, token bigint);
-	CREATE PROCEDURE make_leases(count int) LANGUAGE plpgsql AS $$
-	BEGIN
-		FOR i IN 1 .. count LOOP
-			INSERT INTO held VALUES (i, 'lease ' || i, revenant.try_acquire('lease ' || i, ttl => '1 h'));
-			IF i % 500 = 0 THEN COMMIT; END IF;
-		END LOOP;
-	END $$;
-	CREATE PROCEDURE renew_leases() LANGUAGE plpgsql AS $$
-	DECLARE
-		h record;
-	BEGIN
-		FOR h IN SELECT * FROM held ORDER BY n LOOP
-			PERFORM revenant.renew(h.name, h.token);
-			IF h.n % 500 = 0 THEN COMMIT; END IF;
-		END LOOP;
-	END $$;
-	CREATE VIEW kept_by_row AS SELECT l.name, h.token, h.n FROM revenant.lease AS l JOIN held AS h USING (name) WHERE l.deadline_us IS NOT NULL;
-});
-sql("CALL make_leases($leases)");
+my $node = full_memory_node($leases);
+asks($node);
 my %brief = map { $_ => sql("SELECT revenant.try_acquire('$_', ttl => '100 s')") } qw(grace awaited);
-$node->append_conf('postgresql.conf', "revenant.shared_memory = '4 MB'");
+less_memory($node);
 
 my ($one, $two);
 
@@ -50,7 +28,7 @@ sub fill
 	$_->quit foreach grep { defined } $one, $two;
 	$node->restart;
 	($one, $two) = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
-	sql('CALL renew_leases()');
+	sql('CALL renew_leases(NULL)');
 	cmp_ok(sql('SELECT count(*) FROM kept_by_row'), '>', 1000, 'some are kept by their rows');
 	return;
 }
