@@ -11,7 +11,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -337,7 +336,6 @@ lease_open_name(const LeaseNameToken *arg)
 	LeaseOp    *look;
 	LeaseHold	hold;
 
-	PreventCommandDuringRecovery(arg->function);
 	lease_key_make(&key, arg->name);
 	look = lease_find_entry(&key, arg->name);
 	/* a shared hold has neither a row nor, for long, an entry */

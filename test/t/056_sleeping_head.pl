@@ -58,7 +58,7 @@ my $id = "'00000000-0000-0000-0000-00000000000a'";
 
 foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 {
-	foreach my $end ('release', 'own release', 'revoke', $level eq 'SERIALIZABLE' ? 'lapse' : ())
+	foreach my $end ('release', 'own release', 'revoke', 'lapse')
 	{
 		my $test = lc($level) . ", $end";
 		my $ttl = $end eq 'lapse' ? '5 s' : '1 h';
