@@ -81,12 +81,42 @@ typedef struct Pending
 
 static List *pending = NIL;
 
-static const char *const names[] = {
-	[EVENT_LEADERSHIP_CLAIMED] = "leadership.claimed",
-	[EVENT_LEADERSHIP_REFRESHED] = "leadership.refreshed",
-	[EVENT_LEADERSHIP_REJECTED] = "leadership.rejected",
-	[EVENT_LEADERSHIP_LOST] = "leadership.lost",
-	[EVENT_LEADERSHIP_REVOKED] = "leadership.revoked",
+/* How far a kind of event goes */
+typedef enum Reach
+{
+	REACH_ASKED,				/* only into the log, where revenant.log_events asks for it: it is not worth a place in the ring */
+	REACH_RING,					/* into the ring and NOTIFY, and into the log where that is asked */
+	REACH_LOG					/* everywhere */
+} Reach;
+
+static const struct
+{
+	const char *name;
+	Reach		reach;
+}			kinds[] = {
+	[EVENT_PROCESS_INITIALIZED] = {"process.initialized", REACH_LOG},
+	[EVENT_PROCESS_TERMINATING] = {"process.terminating", REACH_LOG},
+	[EVENT_LEADERSHIP_CLAIMED] = {"leadership.claimed", REACH_LOG},
+	[EVENT_LEADERSHIP_REFRESHED] = {"leadership.refreshed", REACH_ASKED},
+	[EVENT_LEADERSHIP_REJECTED] = {"leadership.rejected", REACH_LOG},
+	[EVENT_LEADERSHIP_LOST] = {"leadership.lost", REACH_LOG},
+	[EVENT_LEADERSHIP_REVOKED] = {"leadership.revoked", REACH_LOG},
+	[EVENT_MONITOR_STARTED] = {"monitor.started", REACH_LOG},
+	[EVENT_MONITOR_LEADER_DOWN] = {"monitor.leader_down", REACH_LOG},
+	[EVENT_CHILD_STARTED] = {"child.started", REACH_RING},
+	[EVENT_CHILD_STOPPED] = {"child.stopped", REACH_RING},
+	[EVENT_CHILD_EXITED] = {"child.exited", REACH_RING},
+	[EVENT_TASK_DISABLED] = {"task.disabled", REACH_RING},
+	[EVENT_TASK_HELD] = {"task.held", REACH_RING},
+	[EVENT_TASK_SCHEDULED] = {"task.scheduled", REACH_RING},
+	[EVENT_TASK_CLAIMING] = {"task.claiming", REACH_RING},
+	[EVENT_TASK_LEADING] = {"task.leading", REACH_RING},
+	[EVENT_TASK_STOPPING] = {"task.stopping", REACH_RING},
+	[EVENT_TASK_BACKOFF] = {"task.backoff", REACH_RING},
+	[EVENT_TASK_QUARANTINED] = {"task.quarantined", REACH_RING},
+	[EVENT_TASK_WAITING_FOR_SLOT] = {"task.waiting_for_slot", REACH_RING},
+	[EVENT_TASK_FOLLOWING] = {"task.following", REACH_RING},
+	[EVENT_TASK_FINISHED] = {"task.finished", REACH_RING},
 };
 
 /* What this file needs in the fixed segment, in bytes. */
@@ -110,11 +140,11 @@ events_shmem_init(void *place, bool found)
 	LWLockRegisterTranche(ring->tranche, "RevenantEvents");
 }
 
-/* What happens so often that it is not worth a place in the ring. */
+/* Whether it is worth a place in the ring, and a notification. */
 static bool
-is_transition(EventKind kind)
+is_kept(EventKind kind)
 {
-	return kind != EVENT_LEADERSHIP_REFRESHED;
+	return kinds[kind].reach >= REACH_RING;
 }
 
 /* The next item of a list, which is moved behind it; NULL: there is none. */
@@ -142,9 +172,9 @@ events_filter_is_valid(const char *filter)
 	{
 		int			kind = 0;
 
-		while (kind < (int) lengthof(names) && strncmp(names[kind], item, length) != 0)
+		while (kind < (int) lengthof(kinds) && strncmp(kinds[kind].name, item, length) != 0)
 			kind++;
-		if (kind == lengthof(names))
+		if (kind == lengthof(kinds))
 			return false;
 		items++;
 	}
@@ -164,10 +194,10 @@ is_logged(EventKind kind)
 	if (strcmp(wanted, "all") == 0)
 		return true;
 	if (strcmp(wanted, "transitions") == 0)
-		return is_transition(kind);
+		return kinds[kind].reach >= REACH_LOG;
 	while ((item = next_item(&wanted, &length)) != NULL)
 	{
-		if (strncmp(names[kind], item, length) == 0)
+		if (strncmp(kinds[kind].name, item, length) == 0)
 			return true;
 	}
 	return false;
@@ -213,7 +243,7 @@ fill(Record *record, const Event *event)
 	record->database = MyDatabaseId;
 	record->role = event->role;
 	record->token = event->token;
-	record->pid = MyProcPid;
+	record->pid = event->pid != 0 ? event->pid : MyProcPid;
 	record->kind = event->kind;
 	strlcpy(record->phase, event->phase ? event->phase : "", PHASE_MAX);
 	strlcpy(record->subject, event->subject, sizeof(record->subject));
@@ -226,18 +256,18 @@ announce(const Record *record)
 {
 	if (is_logged(record->kind))
 		ereport(LOG_SERVER_ONLY,	/* not to a client: the token is not for everybody */
-				(errmsg("%s: \"%s\"", names[record->kind], record->subject),
+				(errmsg("%s: \"%s\"", kinds[record->kind].name, record->subject),
 				 record->token != 0 ? errdetail("Token %lld.%s%s", (long long) record->token,
 												record->detail[0] ? " " : "", record->detail) :
 				 record->detail[0] ? errdetail("%s", record->detail) : 0));
-	if (guc_notify && is_transition(record->kind) && IsTransactionState() && !RecoveryInProgress())
+	if (guc_notify && is_kept(record->kind) && IsTransactionState() && !RecoveryInProgress())
 	{
 		StringInfoData payload;
 
 		/* names only: LISTEN needs no privilege */
 		initStringInfo(&payload);
 		appendStringInfoString(&payload, "{\"event\": ");
-		escape_json(&payload, names[record->kind]);
+		escape_json(&payload, kinds[record->kind].name);
 		appendStringInfoString(&payload, ", \"subject\": ");
 		escape_json(&payload, record->subject);
 		appendStringInfoChar(&payload, '}');
@@ -266,12 +296,12 @@ event_now(const Event *event)
 {
 	Record	   *record;
 
-	if (!is_transition(event->kind) && !is_logged(event->kind))
+	if (!is_kept(event->kind) && !is_logged(event->kind))
 		return;
 	record = palloc(sizeof(Record));
 	fill(record, event);
 	announce(record);
-	if (is_transition(event->kind))
+	if (is_kept(event->kind))
 		put(record);
 	pfree(record);
 }
@@ -417,7 +447,7 @@ SQL_FUNCTION(revenant_events)
 		memset(values, 0, sizeof(values));
 		values[COL_SEQ] = Int64GetDatum(record->seq);
 		values[COL_AT] = TimestampTzGetDatum(record->at);
-		values[COL_EVENT] = CStringGetTextDatum(names[record->kind]);
+		values[COL_EVENT] = CStringGetTextDatum(kinds[record->kind].name);
 		values[COL_SUBJECT] = CStringGetTextDatum(record->subject);
 		nulls[COL_PHASE] = record->phase[0] == '\0';
 		if (!nulls[COL_PHASE])

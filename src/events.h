@@ -10,11 +10,30 @@
 /* The kinds of events; events.c has their names. */
 typedef enum EventKind
 {
-	EVENT_LEADERSHIP_CLAIMED,
+	EVENT_PROCESS_INITIALIZED,	/* a supervisor, of its database */
+	EVENT_PROCESS_TERMINATING,
+	EVENT_LEADERSHIP_CLAIMED,	/* of an election or a task */
 	EVENT_LEADERSHIP_REFRESHED, /* in the log only, and only by revenant.log_events = all */
 	EVENT_LEADERSHIP_REJECTED,
 	EVENT_LEADERSHIP_LOST,
-	EVENT_LEADERSHIP_REVOKED
+	EVENT_LEADERSHIP_REVOKED,
+	EVENT_MONITOR_STARTED,		/* a standby begins to follow a task */
+	EVENT_MONITOR_LEADER_DOWN,	/* it was promoted: who led is gone */
+	EVENT_CHILD_STARTED,		/* a run */
+	EVENT_CHILD_STOPPED,		/* it ended because it was told to */
+	EVENT_CHILD_EXITED,			/* it ended by itself */
+	/* any other transition of a task, named after the phase that it leads to, in the order of TaskPhase */
+	EVENT_TASK_DISABLED,
+	EVENT_TASK_HELD,
+	EVENT_TASK_SCHEDULED,
+	EVENT_TASK_CLAIMING,
+	EVENT_TASK_LEADING,
+	EVENT_TASK_STOPPING,
+	EVENT_TASK_BACKOFF,
+	EVENT_TASK_QUARANTINED,
+	EVENT_TASK_WAITING_FOR_SLOT,
+	EVENT_TASK_FOLLOWING,
+	EVENT_TASK_FINISHED
 } EventKind;
 
 /* Zero the struct, then set what matters. The strings are copied. */
@@ -24,8 +43,9 @@ typedef struct Event
 	const char *subject;		/* the name alone */
 	const char *phase;			/* or NULL */
 	int64		token;			/* or 0 */
+	int			pid;			/* which process it is about; 0: this one */
 	Oid			role;			/* its members may see token and detail; InvalidOid: admins only */
-	const char *detail[6];		/* pairs of key and value (NULL: none), ended by a NULL key */
+	const char *detail[8];		/* pairs of key and value (NULL: none), ended by a NULL key */
 } Event;
 
 extern Size events_shmem_size(void);

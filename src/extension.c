@@ -57,7 +57,7 @@ static void
 on_relation_change(Datum arg, Oid relation)
 {
 	if (relation == InvalidOid || relation == cache.lease || relation == cache.task ||
-		relation == cache.task_state)
+		relation == cache.task_state || relation == cache.task_run)
 		cache_valid = false;
 }
 
@@ -131,11 +131,14 @@ extension_find(void)
 	cache.task_pkey = index_of(cache.task, "task_pkey");
 	cache.task_state = member_relation("task_state");
 	cache.task_state_pkey = index_of(cache.task_state, "task_state_pkey");
+	cache.task_run = member_relation("task_run");
+	cache.task_run_pkey = index_of(cache.task_run, "task_run_pkey");
+	cache.task_run_number = member_relation("_task_run_number");
 	cache.guard_function = function_oid("_guard", 0, NULL);
 	cache.admin_function = function_oid("advance_tokens", 1, bigint_arg);
 	/* while its script runs some of it is still missing */
 	if (!OidIsValid(cache.admin_function) || !OidIsValid(cache.guard_function) ||
-		!OidIsValid(cache.task_state_pkey) || !OidIsValid(cache.lease_pkey))
+		!OidIsValid(cache.task_state_pkey) || !OidIsValid(cache.task_run_pkey) || !OidIsValid(cache.lease_pkey))
 		cache_valid = false;
 	return &cache;
 }

@@ -28,6 +28,9 @@ typedef struct Extension
 	Oid			task_pkey;
 	Oid			task_state;
 	Oid			task_state_pkey;
+	Oid			task_run;
+	Oid			task_run_pkey;
+	Oid			task_run_number;	/* a sequence */
 	Oid			guard_function; /* revenant._guard() */
 	Oid			admin_function; /* EXECUTE on it makes an admin */
 } Extension;

@@ -22,6 +22,7 @@ char	   *guc_databases = NULL;
 bool		guc_enabled = true;
 int			guc_event_buffer = 1024;
 int			guc_fence_grace_ms = 0;
+int			guc_history_retention_s = 7 * 24 * 3600;
 char	   *guc_log_events = NULL;
 int			guc_max_runners = 16;
 char	   *guc_node_name = NULL;
@@ -95,6 +96,12 @@ guc_define(void)
 							"Its process is then terminated by who waits. 0 waits for ever.",
 							&guc_fence_grace_ms, 0, 0, PG_INT32_MAX,
 							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("revenant.history_retention",
+							"How long ended runs of tasks stay in revenant.task_runs.",
+							"0 keeps no history, -1 keeps it for ever.",
+							&guc_history_retention_s, 7 * 24 * 3600, -1, PG_INT32_MAX,
+							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 
 	DefineCustomStringVariable("revenant.log_events",
 							   "Which events are written to the log.",

@@ -11,6 +11,7 @@ extern char *guc_databases;
 extern bool guc_enabled;
 extern int	guc_event_buffer;
 extern int	guc_fence_grace_ms;
+extern int	guc_history_retention_s;
 extern char *guc_log_events;
 extern int	guc_max_runners;
 extern char *guc_node_name;

@@ -42,7 +42,7 @@ static const struct
 	[PHASE_BACKOFF] = {"backoff", IDLE | DUE},
 	[PHASE_QUARANTINED] = {"quarantined", IDLE},
 	[PHASE_WAITING_FOR_SLOT] = {"waiting_for_slot", IDLE | DUE | TO(PHASE_BACKOFF)},
-	[PHASE_FOLLOWING] = {"following", IDLE | DUE | TO(PHASE_BACKOFF) | TO(PHASE_STOPPING)},
+	[PHASE_FOLLOWING] = {"following", OVER | DUE | TO(PHASE_STOPPING)},
 	[PHASE_FINISHED] = {"finished", IDLE},
 };
 

@@ -18,7 +18,7 @@
 #include "launcher.h"
 #include "lease_xact.h"
 #include "shmem.h"
-#include "task.h"
+#include "task_change.h"
 
 PG_MODULE_MAGIC;
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * row.c
- *	  Direct access to the extension's own tables, by their text primary key.
+ *	  Direct access to the extension's own tables, by their primary key.
  *
  * NOTES
  *	  Writers of one key exclude each other by the locks of their own chapter
@@ -44,17 +44,21 @@ row_try_open(Oid table, LOCKMODE mode, Relation *rel)
 	return true;
 }
 
+static void
+init_text_key(ScanKey scankey, const char *key)
+{
+	ScanKeyInit(scankey, 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(key));
+	scankey->sk_collation = C_COLLATION_OID;	/* names have COLLATE "C" in every table of ours */
+}
+
 /* One look by one snapshot: a palloc'd copy, or NULL. */
 static HeapTuple
-look(Relation rel, Oid index, const char *key, Snapshot snapshot)
+look(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
 {
-	ScanKeyData scankey;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&scankey, 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(key));
-	scankey.sk_collation = C_COLLATION_OID; /* names have COLLATE "C" in every table of ours */
-	scan = systable_beginscan(rel, index, true, snapshot, 1, &scankey);
+	scan = systable_beginscan(rel, index, true, snapshot, 1, key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 		tuple = heap_copytuple(tuple);
@@ -72,7 +76,28 @@ look(Relation rel, Oid index, const char *key, Snapshot snapshot)
 HeapTuple
 row_find_locked(Relation rel, Oid index, const char *key)
 {
-	return look(rel, index, key, SnapshotSelf);
+	ScanKeyData scankey;
+
+	init_text_key(&scankey, key);
+	return look(rel, index, &scankey, SnapshotSelf);
+}
+
+/* One that is not locked may be in the middle of an update: then a snapshot sees it. */
+static HeapTuple
+find(Relation rel, Oid index, ScanKey key)
+{
+	HeapTuple	tuple = look(rel, index, key, SnapshotSelf);
+
+	if (tuple == NULL && IsolationIsSerializable())
+		tuple = look(rel, index, key, SnapshotSelf);
+	else if (tuple == NULL)
+	{
+		Snapshot	latest = RegisterSnapshot(GetLatestSnapshot());
+
+		tuple = look(rel, index, key, latest);
+		UnregisterSnapshot(latest);
+	}
+	return tuple;
 }
 
 /*
@@ -83,18 +108,20 @@ row_find_locked(Relation rel, Oid index, const char *key)
 HeapTuple
 row_find(Relation rel, Oid index, const char *key)
 {
-	HeapTuple	tuple = row_find_locked(rel, index, key);
+	ScanKeyData scankey;
 
-	if (tuple == NULL && IsolationIsSerializable())
-		tuple = row_find_locked(rel, index, key);
-	else if (tuple == NULL)
-	{
-		Snapshot	latest = RegisterSnapshot(GetLatestSnapshot());
+	init_text_key(&scankey, key);
+	return find(rel, index, &scankey);
+}
 
-		tuple = look(rel, index, key, latest);
-		UnregisterSnapshot(latest);
-	}
-	return tuple;
+/* The same where the key is a bigint. */
+HeapTuple
+row_find_number(Relation rel, Oid index, int64 key)
+{
+	ScanKeyData scankey;
+
+	ScanKeyInit(&scankey, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(key));
+	return find(rel, index, &scankey);
 }
 
 /* Writes a new row. Raises 23505 if the key is there: callers look before. */

@@ -1,6 +1,6 @@
 /*
  * row.h
- *	  Direct access to the extension's own tables, by their text primary key.
+ *	  Direct access to the extension's own tables, by their primary key.
  *
  * No executor and no SPI: no privilege of the caller's is needed, no trigger
  * of anybody's runs, and a serializable transaction reads by no MVCC snapshot,
@@ -29,6 +29,7 @@ typedef void (*RowVisitor) (Relation rel, HeapTuple tuple, void *arg);
 
 extern bool row_try_open(Oid table, LOCKMODE mode, Relation *rel);	/* false: locked by somebody else */
 extern HeapTuple row_find(Relation rel, Oid index, const char *key);	/* palloc'd copy, or NULL */
+extern HeapTuple row_find_number(Relation rel, Oid index, int64 key);
 extern HeapTuple row_find_locked(Relation rel, Oid index, const char *key); /* nobody else can write it */
 extern void row_insert(Relation rel, Datum *values, bool *nulls);
 extern bool row_lock(Relation rel, HeapTuple tuple);	/* false: changed or gone; find it again */

@@ -27,6 +27,7 @@
 
 #include "access/table.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/analyze.h"
@@ -57,6 +58,7 @@
 #include "row.h"
 #include "runner.h"
 #include "task.h"
+#include "task_event.h"
 #include "task_state.h"
 #include "task_status.h"
 #include "worker.h"
@@ -67,6 +69,7 @@ static char task_name[TASK_NAME_MAX + 1];	/* empty in any other process */
 static char *task_lease = NULL;
 static char *task_command = NULL;
 static int64 task_token = 0;
+static bool task_follows = false;	/* it runs the follower_command of a standby, without a lease */
 static Jsonb *task_settings = NULL;
 static int64 task_timeout_us = 0;	/* 0: none */
 static int64 task_deadline_us = 0;
@@ -131,6 +134,87 @@ pin(const char *name, const char *value)
 		(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, ERROR, false);
 }
 
+/* Begins the first transaction, in which nothing of the role's settings holds. */
+static void
+begin_claim(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	/* whatever the role's defaults are */
+	if (!task_follows)
+		XactReadOnly = false;
+	XactIsoLevel = XACT_READ_COMMITTED;
+	XactDeferrable = false;
+	pin("search_path", "pg_catalog");
+	pin("lock_timeout", "0");
+	pin("transaction_timeout", "0");
+	pin("revenant.session_leases", "on");
+}
+
+/* The extension that this runner was started for, or NULL. */
+static const Extension *
+find_extension(const RunnerSlot *slot)
+{
+	const Extension *extension = extension_find();
+
+	if (extension == NULL || extension->extension != slot->task.instance || !OidIsValid(extension->task_run))
+		return NULL;
+	return extension;
+}
+
+/* Reads the task. False when it is not the one, or not to be run, any more. */
+static bool
+read_task(const Extension *extension, const RunnerSlot *slot, TaskRow *row)
+{
+	Relation	rel;
+	HeapTuple	tuple;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	rel = table_open(extension->task, AccessShareLock);
+	tuple = row_find(rel, extension->task_pkey, slot->name);
+	if (tuple != NULL)
+		task_parse(tuple, RelationGetDescr(rel), row);
+	table_close(rel, AccessShareLock);
+	PopActiveSnapshot();
+	return tuple != NULL && row->enabled && row->native && row->run_as_oid == me.role &&
+		row->life.created_at == slot->life.created_at;
+}
+
+/* What is run, for the life of this process. */
+static void
+keep(const TaskRow *row, const char *command)
+{
+	task_command = MemoryContextStrdup(TopMemoryContext, command);
+	task_timeout_us = row->timeout_us;
+	if (row->settings != NULL)
+	{
+		task_settings = MemoryContextAlloc(TopMemoryContext, VARSIZE(row->settings));
+		memcpy(task_settings, row->settings, VARSIZE(row->settings));
+	}
+}
+
+static void
+take_lease(const TaskRow *row)
+{
+	LeaseRequest request = {
+		.name = row->lease,
+		.function = "create_task",
+		.scope = LEASE_SESSION,
+		.holder = psprintf("task %s", row->name),
+		.wait = true,
+		.wait_us = -1,
+		.trusted = true
+	};
+
+	/* the wait for the lease must not hold back vacuum */
+	InvalidateCatalogSnapshot();
+	task_token = lease_acquire(&request);
+	if (task_token == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not take lease \"%s\" of task \"%s\"", row->lease, row->name)));
+}
+
 /*
  * The first transaction: reads the task, takes its lease, and writes down that
  * it runs. False when there is nothing to run any more.
@@ -139,79 +223,39 @@ static bool
 claim(const RunnerSlot *slot)
 {
 	const Extension *extension;
-	LeaseRequest request = {0};
 	TaskRow		row;
-	Relation	rel;
-	HeapTuple	tuple;
-	Oid			instance;
+	char	   *lease;
+	int64		run;
 
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	/* whatever the role's defaults are */
-	XactReadOnly = false;
-	XactIsoLevel = XACT_READ_COMMITTED;
-	XactDeferrable = false;
-	pin("search_path", "pg_catalog");
-	pin("lock_timeout", "0");
-	pin("transaction_timeout", "0");
-	pin("revenant.session_leases", "on");
+	begin_claim();
 	pgstat_report_activity(STATE_RUNNING, "revenant: claiming the task's lease");
-
 	DEBUG_POINT("runner-before-claim");
-	extension = extension_find();
-	if (extension == NULL || extension->extension != slot->task.instance || !OidIsValid(extension->task_state))
+	extension = find_extension(slot);
+	if (extension == NULL || !read_task(extension, slot, &row))
 	{
 		CommitTransactionCommand();
 		return false;
 	}
-	instance = extension->extension;
+	lease = row.lease;
+	take_lease(&row);
 
-	PushActiveSnapshot(GetTransactionSnapshot());
-	rel = table_open(extension->task, AccessShareLock);
-	tuple = row_find(rel, extension->task_pkey, slot->name);
-	if (tuple != NULL)
-		task_parse(tuple, RelationGetDescr(rel), &row);
-	table_close(rel, AccessShareLock);
-	PopActiveSnapshot();
-	if (tuple == NULL || !row.enabled || !row.native || row.run_as_oid != me.role ||
-		row.life.created_at != slot->life.created_at)
-	{
-		CommitTransactionCommand();
-		return false;
-	}
-
-	request.name = row.lease;
-	request.function = "create_task";
-	request.scope = LEASE_SESSION;
-	request.holder = psprintf("task %s", row.name);
-	request.wait = true;
-	request.wait_us = -1;
-	request.trusted = true;
-	/* the wait for the lease must not hold back vacuum */
-	InvalidateCatalogSnapshot();
-	task_token = lease_acquire(&request);
-	if (task_token == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("could not take lease \"%s\" of task \"%s\"", row.lease, row.name)));
-
-	/* it may have been a long wait */
-	extension = extension_get();
-	if (extension->extension != instance)
+	/* it may have been a long wait: what is run is what the row says now */
+	extension = find_extension(slot);
+	if (extension == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension revenant was replaced")));
-	PushActiveSnapshot(GetTransactionSnapshot());
-	task_state_start(extension, &row, task_token, slot->next_run);
-	PopActiveSnapshot();
-	task_lease = MemoryContextStrdup(TopMemoryContext, row.lease);	/* for the life of this process */
-	task_command = MemoryContextStrdup(TopMemoryContext, row.command);
-	task_timeout_us = row.timeout_us;
-	if (row.settings != NULL)
+	if (!read_task(extension, slot, &row) || strcmp(row.lease, lease) != 0)
 	{
-		task_settings = MemoryContextAlloc(TopMemoryContext, VARSIZE(row.settings));
-		memcpy(task_settings, row.settings, VARSIZE(row.settings));
+		CommitTransactionCommand();
+		return false;
 	}
+	PushActiveSnapshot(GetTransactionSnapshot());
+	run = task_state_start(extension, &row, task_token, slot->next_run);
+	PopActiveSnapshot();
+	task_tell_started(row.name, me.role, row.lease, task_token);
+	task_lease = MemoryContextStrdup(TopMemoryContext, row.lease);	/* for the life of this process */
+	keep(&row, row.command);
 
 	/*
 	 * A fire time is durable before the run, so that no crash repeats it. A run
@@ -227,17 +271,63 @@ claim(const RunnerSlot *slot)
 		pin("synchronous_commit", "off");
 	CommitTransactionCommand();
 
-	worker_runner_lead(me.slot, me.generation, task_token);
+	worker_runner_lead(me.slot, me.generation, task_token, run);
 	DEBUG_POINT_QUIET("runner-before-leading");
 	task_status_lead(&slot->task, slot->next_run);
 	return true;
 }
 
-/* Raises RV001 when the task's lease is not this run's any more. Needs a transaction. */
+/* Raises 25006 when this server does not follow any more: its task is another process's now. */
 static void
-require_lease(void)
+require_standby(void)
 {
-	if (!lease_session_holds(task_lease, task_token))
+	if (!RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("this server is not a standby any more"),
+				 errdetail("The follower_command of task \"%s\" runs on standbys only.", task_name)));
+}
+
+/* Whatever the command set: what is still under way at a promotion must not write. */
+static void
+on_xact_end(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_PRE_COMMIT && TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		require_standby();
+}
+
+/* On a standby: reads the task. False when there is nothing to run any more. */
+static bool
+follow(const RunnerSlot *slot)
+{
+	const Extension *extension;
+	TaskRow		row;
+
+	RegisterXactCallback(on_xact_end, NULL);
+	begin_claim();
+	require_standby();
+	extension = find_extension(slot);
+	if (extension == NULL || !read_task(extension, slot, &row) || row.follower_command == NULL)
+	{
+		CommitTransactionCommand();
+		return false;
+	}
+	keep(&row, row.follower_command);
+	task_tell_started(row.name, me.role, NULL, 0);
+	CommitTransactionCommand();
+	SetConfigOption("default_transaction_read_only", "on", PGC_SUSET, PGC_S_OVERRIDE);
+	worker_runner_lead(me.slot, me.generation, 0, 0);
+	task_status_follow(&slot->task);
+	return true;
+}
+
+/* Raises RV001 when the task's lease is not this run's any more; 25006 where there is none and this is no standby. Needs a transaction. */
+static void
+require_right(void)
+{
+	if (task_follows)
+		require_standby();
+	else if (!lease_session_holds(task_lease, task_token))
 		ereport(ERROR,
 				(errcode(ERRCODE_RV_STALE_TOKEN),
 				 errmsg("task \"%s\" does not hold its lease any more", task_name),
@@ -277,7 +367,7 @@ run_statement(RawStmt *parsed)
 		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
 	CHECK_FOR_INTERRUPTS();
 
-	require_lease();
+	require_right();
 	refuse_copy(parsed);
 
 	MemoryContextSwitchTo(statement_context);
@@ -357,7 +447,7 @@ run_command(void)
 
 	/* the last statement may have lost it */
 	StartTransactionCommand();
-	require_lease();
+	require_right();
 	CommitTransactionCommand();
 	alarm_clear(&timeout_alarm);
 	debug_query_string = NULL;
@@ -390,6 +480,7 @@ revenant_runner_main(Datum main_arg)
 		!worker_runner_get(me.slot, me.generation, &slot))
 		proc_exit(0);
 	strlcpy(task_name, slot.name, sizeof(task_name));
+	task_follows = slot.follows;
 	previous_emit_log_hook = emit_log_hook;
 	emit_log_hook = on_log;
 	BackgroundWorkerUnblockSignals();
@@ -404,7 +495,7 @@ revenant_runner_main(Datum main_arg)
 	PG_TRY();
 	{
 		load_session_libraries();
-		if (claim(&slot))
+		if (task_follows ? follow(&slot) : claim(&slot))
 			run_command();
 		outcome = RUN_SUCCEEDED;
 	}

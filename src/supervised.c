@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * supervised.c
- *	  What a supervisor knows of a task: when it is due next.
+ *	  What a supervisor knows of its tasks: their rows, and when each is due next.
  *
  * A plan is made when a task is first looked at, from its row and from what its
  * latest run left, and is void as soon as the task is not to be run.
@@ -10,11 +10,22 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
+#include "extension.h"
+#include "guc.h"
+#include "row.h"
 #include "supervised.h"
 #include "task_status.h"
+#include "tick.h"
 
 /*
  * A fire time that is over by no more than this is still run: the supervisor
@@ -22,6 +33,19 @@
  * waits for a runner stays due for as long as it takes.
  */
 #define FIRE_GRACE_US (10 * US_PER_S)
+
+HTAB	   *supervised_tasks = NULL;
+
+/* Called once in a process. */
+void
+supervised_init(void)
+{
+	HASHCTL		control;
+
+	control.keysize = sizeof(TaskKey);
+	control.entrysize = sizeof(Task);
+	supervised_tasks = hash_create("revenant tasks", 64, &control, HASH_ELEM | HASH_BLOBS);
+}
 
 /* The task begins anew. */
 void
@@ -91,18 +115,18 @@ led_since(void)
 
 /* A task is about to be supervised: when is it due? */
 void
-task_make_ready(Task *task, bool first_look)
+task_make_ready(Task *task, bool first_look, bool following)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
 	if (!task->has_schedule)
 		task->fire_at = 0;
 	else if (task->schedule.kind == SCHEDULE_REBOOT)
-		task->fire_at = task->life.enabled_at < led_since() && !task_status_has_begun(&task->key) ? now : 0;
+		task->fire_at = (following || task->life.enabled_at < led_since()) && !task_status_has_begun(&task->key, following) ? now : 0;
 	else
 	{
 		/* no time is written down: one that just passed may have been missed, if it was not run and the task was on */
-		if (task->fire_at == 0 && first_look)
+		if (task->fire_at == 0 && first_look && !following)
 			task->fire_at = task_next_time(task, Max(now - FIRE_GRACE_US, Max(task->started_at, task->life.enabled_at)));
 		if (task->fire_at == 0 || is_missed(task, now))
 			task->fire_at = task_next_time(task, now);
@@ -110,4 +134,244 @@ task_make_ready(Task *task, bool first_look)
 	}
 	task->late_since_us = 0;
 	task->ready = true;
+}
+
+/* ---------------------------------------------------------------- the rows */
+
+static TimestampTz
+timestamp_of(Relation rel, HeapTuple tuple, int attribute)
+{
+	bool		isnull;
+
+	return DatumGetTimestampTz(heap_getattr(tuple, attribute, RelationGetDescr(rel), &isnull));
+}
+
+/* Another follower_command begins anew, and ends the run of the old one. */
+static void
+note_follower(Task *task, uint32 hash)
+{
+	if (task->follower_hash != 0 && task->follower_hash != hash)
+		task->follower_changed = true;
+	task->follower_hash = hash;
+}
+
+static void
+load_task(Relation rel, HeapTuple tuple, void *arg)
+{
+	Load	   *load = arg;
+	TaskRow		row;
+	TaskKey		key;
+	Task	   *task;
+	const char *unreadable = NULL;
+	bool		found;
+	bool		isnull;
+	MemoryContext old = MemoryContextSwitchTo(tick_context);
+	ResourceOwner owner = CurrentResourceOwner;
+	char	   *name = TextDatumGetCString(heap_getattr(tuple, ATT_TASK_NAME, RelationGetDescr(rel), &isnull));
+
+	/* a row that cannot be read is that task's trouble alone */
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(tick_context);
+	PG_TRY();
+	{
+		task_parse(tuple, RelationGetDescr(rel), &row);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(tick_context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		memset(&row, 0, sizeof(row));
+		row.enabled = row.native = true;
+		row.run_as = "";
+		row.life.created_at = timestamp_of(rel, tuple, ATT_TASK_CREATED_AT);
+		row.life.enabled_at = timestamp_of(rel, tuple, ATT_TASK_ENABLED_AT);
+		unreadable = error->message;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(old);
+	CurrentResourceOwner = owner;
+
+	task_key(&key, MyDatabaseId, load->instance, name);
+	task = hash_search(supervised_tasks, &key, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset((char *) task + sizeof(TaskKey), 0, sizeof(Task) - sizeof(TaskKey));
+		strlcpy(task->name, name, sizeof(task->name));
+		task->slot = -1;
+	}
+	/* another schedule is another grid; and another policy may have another one run after all */
+	if (found && task->ready &&
+		(task->has_schedule != row.has_schedule || !task_same_life(&task->life, &row.life) ||
+		 !schedule_same(&task->schedule, &row.schedule) || task->place.zone != row.place.zone ||
+		 task->restart != row.restart))
+		task_forget_plan(task);
+	if (task->life.created_at != row.life.created_at)
+		task->run_requests_done = 0;
+	task->seen = true;
+	task->enabled = row.enabled;
+	task->native = row.native;
+	task->has_follower = row.follower_command != NULL;
+	note_follower(task, row.follower_command ? tick_text_hash(row.follower_command) : 0);
+	strlcpy(task->run_as, row.run_as, sizeof(task->run_as));
+	task->role = row.run_as_oid;
+	task->has_schedule = row.has_schedule;
+	task->schedule = row.schedule;
+	task->place = row.place;
+	task->catches_up = row.catches_up;
+	task->restart = row.restart;
+	task->max_restarts = row.max_restarts;
+	task->restart_window_us = row.restart_window_us;
+	task->run_requests = row.run_requests;
+	task->backoff_min_us = row.backoff_min_us;
+	task->backoff_max_us = row.backoff_max_us;
+	task->claim_delay_us = row.claim_delay_us;
+	task->life = row.life;
+	if (unreadable != NULL)
+		snprintf(task->problem, sizeof(task->problem), "its row cannot be read: %s", unreadable);
+	else if (row.schedule_problem != NULL)
+		snprintf(task->problem, sizeof(task->problem), "its schedule cannot be used: %s", row.schedule_problem);
+	else
+		task->problem[0] = '\0';
+}
+
+static void
+load_state(Relation rel, HeapTuple tuple, void *arg)
+{
+	Load	   *load = arg;
+	TaskState  *state;
+	TaskKey		key;
+	Task	   *task;
+	MemoryContext old = MemoryContextSwitchTo(tick_context);
+
+	state = palloc(sizeof(TaskState));
+	task_state_parse(rel, tuple, state);
+	task_key(&key, MyDatabaseId, load->instance, state->name);
+	task = hash_search(supervised_tasks, &key, HASH_FIND, NULL);
+	if (task == NULL || !task->seen || task->life.created_at != state->life.created_at)
+	{
+		load->orphans = lappend(load->orphans, state);
+		MemoryContextSwitchTo(old);
+		return;
+	}
+	if (state->open)
+		load->open_runs = lappend(load->open_runs, state);
+	MemoryContextSwitchTo(old);
+
+	/* what an earlier supervisor, or an earlier life of the server, had in mind */
+	if (task->ready || !task->enabled)
+		return;
+	task->started_at = state->started_at;
+	task->run_requests_done = Max(task->run_requests_done, state->run_requests);
+	if (!task_same_life(&task->life, &state->life))
+		return;
+	task->failures = state->failures;
+	task->recent = state->recent;
+	task->quarantined = state->quarantined_at != 0;
+	task->finished = !task->has_schedule && state->ended && state->retry_at == 0 &&
+		!restart_follows(task->restart, !state->succeeded, false);
+	if (state->retry_at != 0)
+	{
+		int64		wait_us = state->retry_at - GetCurrentTimestamp();
+
+		wait_us = Min(wait_us, task->backoff_max_us + task->backoff_max_us / 4);
+		task->backoff = true;
+		task->due_us = wait_us > 0 ? clock_now_us() + wait_us : 0;
+	}
+	if (task->has_schedule)
+		task->fire_at = state->next_run;
+}
+
+/* What this server did while it followed. */
+static void
+recall(Task *task)
+{
+	FollowerMemory memory;
+
+	task->run_requests_done = task->run_requests;	/* they are for who leads */
+	if (!task_status_recall(&task->key, &memory) || !task_same_life(&memory.life, &task->life) ||
+		memory.command_hash != task->follower_hash)
+		return;
+	task->failures = memory.failures;
+	task->recent = memory.recent;
+	task->quarantined = memory.quarantined;
+	task->finished = memory.finished && task->restart != RESTART_PERMANENT;
+	task->backoff = memory.retry_us != 0;
+	task->due_us = memory.retry_us;
+}
+
+/* What is to become of a task whose row was read. */
+static void
+settle(Task *task, const Load *load)
+{
+	const char *problem;
+
+	if (task->problem[0] == '\0' && (problem = task_role_problem(task->run_as, task->role)) != NULL)
+		strlcpy(task->problem, problem, sizeof(task->problem));
+	/* what comes due meanwhile is not made up for */
+	if (!task->enabled || !task->native || task->problem[0] != '\0' || !guc_enabled ||
+		(load->following && !task->has_follower))
+	{
+		task_forget_plan(task);
+		return;
+	}
+	if (load->following && task->follower_changed)
+		task_forget_plan(task);
+	if (load->following && !task->ready)
+		recall(task);
+	if (load->following)
+		task->run_requests_done = task->run_requests;
+	if (!task->ready)
+		task_make_ready(task, load->first_look, load->following);
+}
+
+/*
+ * Reads the rows, as a step of a tick: who is there, enabled, and when it is due.
+ * Tasks whose rows are gone are left with `seen` false. Where a table cannot
+ * be opened it changes nothing, and says why.
+ */
+void
+supervised_load(void *arg)
+{
+	Load	   *load = arg;
+	Extension	oids = *extension_get();
+	Relation	rel = NULL;
+	Relation	state = NULL;
+	HASH_SEQ_STATUS all;
+	Task	   *task;
+
+	/* DROP EXTENSION may be under way, or committed just now: then a later tick sees that it is gone */
+	load->busy = !row_try_open(oids.task, AccessShareLock, &rel);
+	if (!load->busy && !row_try_open(oids.task_state, AccessShareLock, &state))
+		load->busy = true;
+	load->gone = (rel == NULL || state == NULL) && !load->busy;
+	if (rel == NULL || state == NULL)
+	{
+		if (rel != NULL)
+			relation_close(rel, NoLock);
+		return;
+	}
+	hash_seq_init(&all, supervised_tasks);
+	while ((task = hash_seq_search(&all)) != NULL)
+		task->seen = false;
+
+	row_visit(rel, load_task, load);
+	if (!load->following)
+		row_visit(state, load_state, load);
+	relation_close(rel, NoLock);
+	relation_close(state, NoLock);
+
+	hash_seq_init(&all, supervised_tasks);
+	while ((task = hash_seq_search(&all)) != NULL)
+	{
+		if (!task->seen)
+			continue;
+		if (!task->native)
+			load->foreign++;
+		settle(task, load);
+	}
 }

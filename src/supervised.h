@@ -1,13 +1,15 @@
 /*
  * supervised.h
- *	  What a supervisor knows of a task, and when that is due.
+ *	  What a supervisor knows of its tasks: their rows, and when each is due next.
  */
 #ifndef REVENANT_SUPERVISED_H
 #define REVENANT_SUPERVISED_H
 
 #include "postgres.h"
 
+#include "nodes/pg_list.h"
 #include "postmaster/bgworker.h"
+#include "utils/hsearch.h"
 
 #include "restart.h"
 #include "task.h"
@@ -44,8 +46,10 @@ typedef struct Task
 	TaskLife	runner_life;
 	BackgroundWorkerHandle *handle; /* in TopMemoryContext, freed when the run was collected */
 	int			slot;			/* -1: none */
+	int			runner_pid;
 	RunnerState runner_state;
 	uint32		runner_generation;
+	uint32		follower_hash;	/* of the follower_command */
 
 	/* a run that ended and is not written down yet */
 	uint32		ended_generation;
@@ -67,15 +71,35 @@ typedef struct Task
 	bool		quarantined;	/* it was given up */
 	bool		finished;		/* its last run was the last one */
 	bool		runner_stop;
-	bool		runner_leads;
+	bool		runner_begun;	/* it has the lease; or runs its follower_command */
+	bool		runner_follows;
+	bool		has_follower;	/* a follower_command ... */
+	bool		follower_changed;	/* ... which is not the one that its runner has */
 	bool		ended;
 	char		run_as[NAMEDATALEN];
 	char		name[TASK_NAME_MAX + 1];
 	char		problem[TASK_REASON_MAX];	/* why it cannot be run at all; empty: it can */
 } Task;
 
+/* A look at the rows: what it is for, and what it found beside the tasks */
+typedef struct Load
+{
+	Oid			instance;		/* of the extension */
+	bool		following;		/* this server is a standby */
+	bool		first_look;
+	List	   *open_runs;		/* of palloc'd TaskState, in tick_context */
+	List	   *orphans;		/* the same: rows of tasks that were dropped */
+	int			foreign;		/* tasks that wait for adopt() */
+	bool		gone;			/* the tables are not there any more */
+	bool		busy;			/* somebody has locked them */
+} Load;
+
+extern HTAB *supervised_tasks;	/* of Task */
+
+extern void supervised_init(void);
+extern void supervised_load(void *arg);
 extern void task_forget_plan(Task *task);
-extern void task_make_ready(Task *task, bool first_look);
+extern void task_make_ready(Task *task, bool first_look, bool following);
 extern void task_adjust_fire_time(Task *task, TimestampTz now, bool set_back);
 extern TimestampTz task_next_time(const Task *task, TimestampTz after);
 

@@ -18,9 +18,12 @@
  * reason of that task.
  *
  * NOTES
- *	  On a standby nothing is started and nothing is read: the view says
- *	  `following` by itself. Leading begins with entering the era of the
- *	  tokens, in a transaction of its own.
+ *	  On a standby the same is done for the follower_commands: they run without
+ *	  a lease, nothing is written, and what became of them is kept in shared
+ *	  memory. At a promotion all of that is void; a follower_command that still
+ *	  runs has the runner slot of its task, so the task's own command
+ *	  cannot start before it is gone. Leading begins with entering the era
+ *	  of the tokens, in a transaction of its own.
  *
  *	  The supervisor never runs users' code: it reads and writes the
  *	  extension's own tables directly, and evaluates no expression. Nor does it
@@ -71,6 +74,8 @@
 #include "supervisor.h"
 #include "supervised.h"
 #include "task.h"
+#include "task_event.h"
+#include "task_run.h"
 #include "task_state.h"
 #include "task_status.h"
 #include "tick.h"
@@ -82,21 +87,24 @@
 #define SWEEP_EVERY_US (60 * US_PER_S)
 #define SWEEP_AGAIN_US (1 * US_PER_S)	/* while there are many, or somebody may be listening for a lapse */
 #define SWEEP_BATCH 50
+#define PRUNE_BATCH 1000
 #define SWEEP_SLICE_US (50 * US_PER_MS)
 #define SWEEP_PAUSE_US (10 * US_PER_MS)
 
 static WorkerExtra me;
-static HTAB *tasks = NULL;
 
 static Oid	instance = InvalidOid;	/* of the extension; InvalidOid: not known yet */
 static bool extension_present = false;
 static bool leading = false;	/* the era was entered */
+static bool following = false;	/* this server is a standby, as of this tick */
+static bool initialized = false;	/* it was told that this supervisor is here */
 static int	foreign = 0;		/* tasks that wait for adopt() */
 static bool reload_wanted = true;
 static uint32 seen_changes = 0;
 static uint32 role_changes = 0;	/* grows whenever a role may have changed */
 static uint32 seen_role_changes = 0;
 static int64 loaded_us = 0;		/* 0: never */
+static int64 load_every_us = LOAD_EVERY_US;
 static int64 swept_us = 0;
 static int64 purged_us = 0;
 static int	lapsed = 0;			/* leases that are still to be removed */
@@ -113,217 +121,64 @@ on_role_change(Datum arg, int cacheid, uint32 hashvalue)
 	role_changes++;
 }
 
-/* Makes the phase and the reason of a task known, if they are not. */
+/* What a standby shows of a phase: it follows, whatever its follower_command does. */
+static TaskPhase
+shown_phase(TaskPhase phase)
+{
+	return following && phase != PHASE_DISABLED && phase != PHASE_HELD ? PHASE_FOLLOWING : phase;
+}
+
+/* Makes the phase and the reason of a task known. `told`: as an event, too. */
 static void
-publish(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason)
+publish_as(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason, bool told)
 {
 	uint32		hash = tick_text_hash(reason) ^ (uint32) next_run;
+	TaskPhase	shown = shown_phase(phase);
+	const char *text = reason;
+	TaskPhase	before;
 	bool		changed;
 
 	if (task->phase == phase && task->reason_hash == hash)
 		return;
-	changed = task_status_set(&task->key, task->name, phase, next_run, reason);
+	if (shown == PHASE_FOLLOWING && phase != PHASE_FOLLOWING)
+		text = reason[0] ? psprintf("follower_command: %s", reason) : "its follower_command runs";
+	changed = task_status_set(&task->key, task->name, shown, next_run, text, &before);
 	/* what holds all tasks alike is not said for each */
 	if (changed && phase == PHASE_HELD && reason == task->problem)
 		ereport(LOG,
 				(errmsg("task \"%s\" is held: %s", task->name, reason)));
+	if (told && before != shown)
+		task_tell_phase(task->name, task->role, before, shown, text);
 	task->phase = phase;
 	task->reason_hash = hash;
 }
 
+/* Makes the phase and the reason of a task known, if they are not. */
+static void
+publish(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason)
+{
+	publish_as(task, phase, next_run, reason, true);
+}
+
+/* A phase between two others, of which something else tells. */
+static void
+pass_through(Task *task, TaskPhase phase, const char *reason)
+{
+	publish_as(task, phase, 0, reason, false);
+}
+
 /* ---------------------------------------------------------------- the rows */
 
-/* What the rows say; visited with the table open. */
-typedef struct Load
+/* Whether a task of this name has a runner, of whatever life. */
+static bool
+has_runner(const char *name)
 {
-	List	   *open_runs;		/* of palloc'd TaskState, in tick_context */
-	List	   *orphans;		/* the same: rows of tasks that were dropped */
-	int			foreign;		/* tasks that wait for adopt() */
-	bool		gone;			/* the tables are not there any more */
-	bool		busy;			/* somebody has locked them */
-} Load;
-
-static TimestampTz
-timestamp_of(Relation rel, HeapTuple tuple, int attribute)
-{
-	bool		isnull;
-
-	return DatumGetTimestampTz(heap_getattr(tuple, attribute, RelationGetDescr(rel), &isnull));
-}
-
-static void
-load_task(Relation rel, HeapTuple tuple, void *arg)
-{
-	TaskRow		row;
 	TaskKey		key;
-	Task	   *task;
-	const char *unreadable = NULL;
-	bool		found;
-	bool		isnull;
-	MemoryContext old = MemoryContextSwitchTo(tick_context);
-	ResourceOwner owner = CurrentResourceOwner;
-	char	   *name = TextDatumGetCString(heap_getattr(tuple, ATT_TASK_NAME, RelationGetDescr(rel), &isnull));
-
-	/* a row that cannot be read is that task's trouble alone */
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(tick_context);
-	PG_TRY();
-	{
-		task_parse(tuple, RelationGetDescr(rel), &row);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(tick_context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		memset(&row, 0, sizeof(row));
-		row.enabled = row.native = true;
-		row.run_as = "";
-		row.life.created_at = timestamp_of(rel, tuple, ATT_TASK_CREATED_AT);
-		row.life.enabled_at = timestamp_of(rel, tuple, ATT_TASK_ENABLED_AT);
-		unreadable = error->message;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(old);
-	CurrentResourceOwner = owner;
+	RunnerSlot	slot;
+	int			number;
 
 	task_key(&key, MyDatabaseId, instance, name);
-	task = hash_search(tasks, &key, HASH_ENTER, &found);
-	if (!found)
-	{
-		memset((char *) task + sizeof(TaskKey), 0, sizeof(Task) - sizeof(TaskKey));
-		strlcpy(task->name, name, sizeof(task->name));
-		task->slot = -1;
-	}
-	/* another schedule is another grid */
-	if (found && task->ready &&
-		(task->has_schedule != row.has_schedule || !task_same_life(&task->life, &row.life) ||
-		 !schedule_same(&task->schedule, &row.schedule) || task->place.zone != row.place.zone))
-		task_forget_plan(task);
-	task->seen = true;
-	task->enabled = row.enabled;
-	task->native = row.native;
-	strlcpy(task->run_as, row.run_as, sizeof(task->run_as));
-	task->role = row.run_as_oid;
-	task->has_schedule = row.has_schedule;
-	task->schedule = row.schedule;
-	task->place = row.place;
-	task->catches_up = row.catches_up;
-	task->restart = row.restart;
-	task->max_restarts = row.max_restarts;
-	task->restart_window_us = row.restart_window_us;
-	task->run_requests = row.run_requests;
-	task->backoff_min_us = row.backoff_min_us;
-	task->backoff_max_us = row.backoff_max_us;
-	task->claim_delay_us = row.claim_delay_us;
-	task->life = row.life;
-	if (unreadable != NULL)
-		snprintf(task->problem, sizeof(task->problem), "its row cannot be read: %s", unreadable);
-	else if (row.schedule_problem != NULL)
-		snprintf(task->problem, sizeof(task->problem), "its schedule cannot be used: %s", row.schedule_problem);
-	else
-		task->problem[0] = '\0';
-}
-
-static void
-load_state(Relation rel, HeapTuple tuple, void *arg)
-{
-	Load	   *load = arg;
-	TaskState  *state;
-	TaskKey		key;
-	Task	   *task;
-	MemoryContext old = MemoryContextSwitchTo(tick_context);
-
-	state = palloc(sizeof(TaskState));
-	task_state_parse(rel, tuple, state);
-	task_key(&key, MyDatabaseId, instance, state->name);
-	task = hash_search(tasks, &key, HASH_FIND, NULL);
-	if (task == NULL || !task->seen || task->life.created_at != state->life.created_at)
-	{
-		load->orphans = lappend(load->orphans, state);
-		MemoryContextSwitchTo(old);
-		return;
-	}
-	if (state->open)
-		load->open_runs = lappend(load->open_runs, state);
-	MemoryContextSwitchTo(old);
-
-	/* what an earlier supervisor, or an earlier life of the server, had in mind */
-	if (task->ready || !task->enabled)
-		return;
-	task->started_at = state->started_at;
-	task->run_requests_done = state->run_requests;
-	if (!task_same_life(&task->life, &state->life))
-		return;
-	task->failures = state->failures;
-	task->recent = state->recent;
-	task->quarantined = state->quarantined_at != 0;
-	task->finished = !task->has_schedule && state->ended && state->retry_at == 0 &&
-		!restart_follows(task->restart, !state->succeeded, false);
-	if (state->retry_at != 0)
-	{
-		int64		wait_us = state->retry_at - GetCurrentTimestamp();
-
-		wait_us = Min(wait_us, task->backoff_max_us + task->backoff_max_us / 4);
-		task->backoff = true;
-		task->due_us = wait_us > 0 ? clock_now_us() + wait_us : 0;
-	}
-	if (task->has_schedule)
-		task->fire_at = state->next_run;
-}
-
-static void
-load(void *arg)
-{
-	Extension	oids = *extension_get();
-	Load	   *result = arg;
-	Relation	rel = NULL;
-	Relation	state = NULL;
-	HASH_SEQ_STATUS all;
-	Task	   *task;
-	bool		first_look = loaded_us == 0;
-
-	/* DROP EXTENSION may be under way, or committed just now: then a later tick sees that it is gone */
-	result->busy = !row_try_open(oids.task, AccessShareLock, &rel);
-	if (!result->busy && !row_try_open(oids.task_state, AccessShareLock, &state))
-		result->busy = true;
-	result->gone = (rel == NULL || state == NULL) && !result->busy;
-	if (rel == NULL || state == NULL)
-	{
-		if (rel != NULL)
-			relation_close(rel, NoLock);
-		return;
-	}
-	hash_seq_init(&all, tasks);
-	while ((task = hash_seq_search(&all)) != NULL)
-		task->seen = false;
-
-	row_visit(rel, load_task, NULL);
-	row_visit(state, load_state, result);
-	relation_close(rel, NoLock);
-	relation_close(state, NoLock);
-
-	hash_seq_init(&all, tasks);
-	while ((task = hash_seq_search(&all)) != NULL)
-	{
-		const char *problem;
-
-		if (!task->seen)
-			continue;
-		if (!task->native)
-			result->foreign++;
-		if (task->problem[0] == '\0' && (problem = task_role_problem(task->run_as, task->role)) != NULL)
-			strlcpy(task->problem, problem, sizeof(task->problem));
-		/* what comes due meanwhile is not made up for */
-		if (!task->enabled || !task->native || task->problem[0] != '\0' || !guc_enabled)
-			task_forget_plan(task);
-		else if (!task->ready)
-			task_make_ready(task, first_look);
-	}
+	return worker_runner_find(&key, &number, &slot);
 }
 
 static void
@@ -331,41 +186,51 @@ close_interrupted(void *arg)
 {
 	Extension	oids = *extension_get();
 	const TaskState *state = arg;
+	Task	   *task;
 	TaskKey		key;
-	RunnerSlot	slot;
-	int			number;
 
-	task_key(&key, MyDatabaseId, instance, state->name);
-	if (!worker_runner_find(&key, &number, &slot) && !task_state_interrupt(&oids, state->name))
+	if (has_runner(state->name))
+		return;
+	if (!task_state_interrupt(&oids, state))
+	{
 		reload_wanted = true;
+		return;
+	}
+	task_key(&key, MyDatabaseId, instance, state->name);
+	task = hash_search(supervised_tasks, &key, HASH_FIND, NULL);
+	if (task != NULL)
+		task_tell_interrupted(task->name, task->role, state->token);
 }
 
+/* The row of a task that was dropped: when its last run is over, which writes its own end. */
 static void
 remove_orphan(void *arg)
 {
 	Extension	oids = *extension_get();
+	const TaskState *state = arg;
 
-	if (!task_state_remove(&oids, arg))
+	if (has_runner(state->name) || !task_state_remove(&oids, state))
 		reload_wanted = true;
 }
 
 static bool
 is_known(const TaskKey *key)
 {
-	return hash_search(tasks, key, HASH_FIND, NULL) != NULL;
+	return hash_search(supervised_tasks, key, HASH_FIND, NULL) != NULL;
 }
 
 /* Reads the rows again, and closes the runs that ended without a word. */
 static void
 reload(void)
 {
-	Load		result = {0};
+	Load		result = {.instance = instance,.following = following,.first_look = loaded_us == 0};
 	ListCell   *cell;
 	uint32		changes = worker_supervisor_changes(me.slot);
 	uint32		of_roles = role_changes;
+	int64		began_us = clock_now_us();
 
 	reload_wanted = false;
-	if (!tick_step("read its tasks", load, &result) || result.gone || result.busy)
+	if (!tick_step("read its tasks", supervised_load, &result) || result.gone || result.busy)
 	{
 		reload_wanted = true;
 		if (result.gone)
@@ -381,6 +246,8 @@ reload(void)
 	seen_changes = changes;
 	seen_role_changes = of_roles;
 	loaded_us = clock_now_us();
+	/* nobody tells a standby of a change: it looks often, as long as that costs next to nothing */
+	load_every_us = following ? Min(Max((loaded_us - began_us) * 1000, RETRY_US), LOAD_EVERY_US) : LOAD_EVERY_US;
 	if (loaded_us - pruned_us >= SWEEP_EVERY_US)
 	{
 		pruned_us = loaded_us;
@@ -400,6 +267,8 @@ reload(void)
 /* A run that ended, for the step that writes it down */
 typedef struct Ended
 {
+	Task	   *task;
+	Oid			role;
 	const RunnerSlot *slot;
 	const TaskEnding *ending;
 	bool		written;
@@ -412,6 +281,29 @@ write_ending(void *arg)
 	Extension	oids = *extension_get();
 
 	ended->written = task_state_end(&oids, ended->slot, ended->ending);
+	if (ended->written)
+		task_tell_ended(ended->slot, ended->role, task_state_outcome(ended->slot, ended->ending));
+}
+
+/* A standby's follower_command ended: it can write no row. */
+static void
+remember_ending(void *arg)
+{
+	Ended	   *ended = arg;
+	Task	   *task = ended->task;
+	FollowerMemory memory = {
+		.life = task->life,
+		.command_hash = task->follower_hash,
+		.retry_us = task->backoff ? task->due_us : 0,
+		.failures = task->failures,
+		.quarantined = task->quarantined,
+		.finished = task->finished,
+		.recent = task->recent
+	};
+
+	task_status_remember(&task->key, &memory);
+	task_tell_ended(ended->slot, ended->role, task_state_outcome(ended->slot, ended->ending));
+	ended->written = true;
 }
 
 /* A run of a task ended: decides when the next one is due. */
@@ -421,14 +313,15 @@ decide_ending(Task *task, const RunnerSlot *slot)
 	TaskEnding *ending = &task->ending;
 	bool		stopped = slot->stop && slot->outcome != RUN_SUCCEEDED;
 	bool		own = task_same_life(&slot->life, &task->life);
-	int64		ran_us = slot->token != 0 ? slot->ended_us - slot->started_us : 0;
+	int64		ran_us = slot->started_us != 0 ? slot->ended_us - slot->started_us : 0;
 	bool		terminated;
+	bool		conflicted;
 
 	memset(ending, 0, sizeof(*ending));
 	ending->failed = slot->outcome != RUN_SUCCEEDED && !stopped;
 	ending->failures = task->failures;
 	task->phase = PHASE_NEW;	/* its runner has moved it meanwhile */
-	publish(task, PHASE_SCHEDULED, 0, "its run has ended");
+	pass_through(task, PHASE_SCHEDULED, "its run has ended");
 	/* of an earlier task of that name, or before it was enabled again: nothing follows from it */
 	if (!own)
 	{
@@ -442,6 +335,11 @@ decide_ending(Task *task, const RunnerSlot *slot)
 	/* a run that somebody terminated after a while says nothing about the next one */
 	terminated = ending->failed && ran_us >= RESTART_REPEATED_MIN_US &&
 		strcmp(slot->sqlstate, unpack_sql_state(ERRCODE_ADMIN_SHUTDOWN)) == 0;
+	/* nor does one that was in the way of what a standby replays */
+	conflicted = ending->failed && slot->follows &&
+		(strcmp(slot->sqlstate, unpack_sql_state(ERRCODE_T_R_SERIALIZATION_FAILURE)) == 0 ||
+		 strcmp(slot->sqlstate, unpack_sql_state(ERRCODE_T_R_DEADLOCK_DETECTED)) == 0);
+	terminated |= conflicted;
 	if (ending->failed && !terminated)
 		task->failures = restart_count_failure(task->failures, ran_us, task->backoff_max_us);
 	else if (!stopped && !terminated)
@@ -463,7 +361,7 @@ decide_ending(Task *task, const RunnerSlot *slot)
 	if (!task->quarantined && !stopped && restart_follows(task->restart, ending->failed, task->has_schedule))
 	{
 		int64		wait_us = restart_backoff_us(task->backoff_min_us, task->backoff_max_us,
-												 terminated ? 1 : task->failures, pg_prng_uint32(&pg_global_prng_state));
+												 conflicted ? 2 : terminated ? 1 : task->failures, pg_prng_uint32(&pg_global_prng_state));
 
 		ending->restarts = true;
 		task->backoff = true;
@@ -480,10 +378,13 @@ decide_ending(Task *task, const RunnerSlot *slot)
 static bool
 finish_run(Task *task, const RunnerSlot *slot)
 {
-	Ended		ended = {.slot = slot, .ending = &task->ending};
+	Ended		ended = {.task = task,.role = task->role,.slot = slot,.ending = &task->ending};
 
+	/* what a standby ran before its promotion says nothing about what it runs now */
+	if (slot->follows != following)
+		return true;
 	/* it found that there is nothing to run: another look at the rows will say why */
-	if (slot->outcome == RUN_SUCCEEDED && slot->token == 0)
+	if (slot->outcome == RUN_SUCCEEDED && slot->started_us == 0)
 	{
 		reload_wanted = true;
 		task->due_us = clock_now_us() + RETRY_US;
@@ -492,7 +393,7 @@ finish_run(Task *task, const RunnerSlot *slot)
 	if (!task->ended || task->ended_generation != slot->generation)
 		decide_ending(task, slot);
 	task->ended_generation = slot->generation;
-	(void) tick_step("write down how a run ended", write_ending, &ended);
+	(void) tick_step("write down how a run ended", following ? remember_ending : write_ending, &ended);
 	task->ended = !ended.written;
 	if (!ended.written)
 		tick_at_most(RETRY_US);
@@ -515,7 +416,7 @@ collect(void)
 	HASH_SEQ_STATUS all;
 	Task	   *task;
 
-	hash_seq_init(&all, tasks);
+	hash_seq_init(&all, supervised_tasks);
 	while ((task = hash_seq_search(&all)) != NULL)
 		task->slot = -1;
 
@@ -525,7 +426,7 @@ collect(void)
 		pid_t		pid;
 		bool		never_came;
 
-		task = hash_search(tasks, &slot->task, HASH_FIND, NULL);
+		task = hash_search(supervised_tasks, &slot->task, HASH_FIND, NULL);
 		never_came = slot->state == RUNNER_STARTING && task != NULL && task->handle != NULL &&
 			task->runner_generation == slot->generation &&
 			GetBackgroundWorkerPid(task->handle, &pid) == BGWH_STOPPED;
@@ -548,7 +449,9 @@ collect(void)
 			task->runner_state = slot->state;
 			task->runner_generation = slot->generation;
 			task->runner_stop = slot->stop;
-			task->runner_leads = slot->token != 0;
+			task->runner_begun = slot->started_us != 0;
+			task->runner_follows = slot->follows;
+			task->runner_pid = slot->pid;
 			task->runner_life = slot->life;
 		}
 		/* of a task, or an extension, that is gone */
@@ -567,7 +470,8 @@ start(Task *task)
 {
 	BackgroundWorker worker;
 	WorkerExtra extra = {.database = MyDatabaseId, .role = task->role};
-	RunnerRequest wanted = {.task = task->key, .name = task->name, .life = task->life, .next_run = task->fire_at};
+	RunnerRequest wanted = {.task = task->key, .name = task->name, .life = task->life, .next_run = task->fire_at,
+	.follows = following};
 	const char *problem;
 	MemoryContext old;
 	int			holder;
@@ -607,9 +511,7 @@ start(Task *task)
 		return true;
 	}
 
-	if (task->phase == PHASE_NEW)
-		publish(task, PHASE_SCHEDULED, 0, "");
-	publish(task, PHASE_CLAIMING, 0, "waits for its lease");
+	publish(task, PHASE_CLAIMING, 0, following ? "is being started" : "waits for its lease");
 	worker_prepare(&worker, "revenant runner", "", "revenant_runner_main");
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "revenant runner for %.*s",
 			 pg_mbcliplen(task->name, (int) strlen(task->name), BGW_MAXLEN - (int) sizeof("revenant runner for ")),
@@ -625,7 +527,7 @@ start(Task *task)
 	if (!registered)
 	{
 		worker_runner_give_back(extra.slot, extra.generation);
-		publish(task, PHASE_SCHEDULED, 0, "");
+		pass_through(task, PHASE_SCHEDULED, "");
 		return false;
 	}
 
@@ -635,6 +537,7 @@ start(Task *task)
 	task->fire_at = wanted.next_run;
 	task->fires = false;
 	task->run_requests_done = task->run_requests;
+	task->follower_changed = false;
 	return true;
 }
 
@@ -657,7 +560,7 @@ static bool
 is_due(Task *task)
 {
 	int64		now_us = clock_now_us();
-	int64		claim_us = clock_writable_since_us() + task->claim_delay_us;
+	int64		claim_us = following ? 0 : clock_writable_since_us() + task->claim_delay_us;
 	TimestampTz now;
 
 	if (task->claim_delay_us > 0 && now_us < claim_us)
@@ -691,7 +594,7 @@ is_due(Task *task)
 		if (task->fire_at == 0 && !task->backoff)
 		{
 			publish(task, PHASE_SCHEDULED, 0, task->schedule.kind == SCHEDULE_REBOOT ?
-					"waits until this server, or another one, begins to lead" : "its schedule has no further time");
+					following ? "ran once" : "waits until this server, or another one, begins to lead" : "its schedule has no further time");
 			return false;
 		}
 		if (task->fire_at != 0)
@@ -715,13 +618,23 @@ is_due(Task *task)
 	return false;
 }
 
+/* A run has begun. On a primary its runner has told so; on a standby nobody sees it but here. */
+static void
+publish_leading(Task *task)
+{
+	if (following)
+		publish(task, PHASE_LEADING, task->fire_at, psprintf("runs in process %d", task->runner_pid));
+	else
+		publish_as(task, PHASE_LEADING, task->fire_at, "", false);
+}
+
 /* Compares what should run with what does, and acts on the difference. */
 static void
 decide(void *arg)
 {
 	HASH_SEQ_STATUS all;
 	Task	   *task;
-	Task	  **due = palloc(sizeof(Task *) * (hash_get_num_entries(tasks) + 1));
+	Task	  **due = palloc(sizeof(Task *) * (hash_get_num_entries(supervised_tasks) + 1));
 	int			ndue = 0;
 	bool		room = true;
 	int64		hungry_since_us = 0;
@@ -730,7 +643,7 @@ decide(void *arg)
 
 	clock_set_back = now < latest;
 	latest = now;
-	hash_seq_init(&all, tasks);
+	hash_seq_init(&all, supervised_tasks);
 	while ((task = hash_seq_search(&all)) != NULL)
 	{
 		const char *reason = NULL;
@@ -746,7 +659,7 @@ decide(void *arg)
 			}
 			task_status_forget(&task->key);
 			free_handle(task);
-			hash_search(tasks, &task->key, HASH_REMOVE, NULL);
+			hash_search(supervised_tasks, &task->key, HASH_REMOVE, NULL);
 			continue;
 		}
 
@@ -764,8 +677,11 @@ decide(void *arg)
 
 		if (task->slot >= 0)
 		{
-			/* a task that dropped itself and made another one of its name */
-			bool		obsolete = task->runner_life.created_at != task->life.created_at;
+			/* a task that dropped itself and made another one of its name; what a standby ran, also by an older definition */
+			bool		obsolete = task->runner_life.created_at != task->life.created_at ||
+				task->runner_follows != following ||
+				(following && (task->follower_changed || !task->has_follower ||
+							   !task_same_life(&task->runner_life, &task->life)));
 
 			if ((reason != NULL || obsolete) && !task->runner_stop)
 				worker_runner_stop(task->slot, task->runner_generation);
@@ -774,11 +690,13 @@ decide(void *arg)
 				publish(task, PHASE_STOPPING, 0, "its runner was told to end");
 				tick_at_most(RETRY_US);
 			}
-			else if (task->runner_leads && task->phase != PHASE_LEADING)
-				publish(task, PHASE_LEADING, task->fire_at, "");
+			else if (task->runner_begun && task->phase != PHASE_LEADING)
+				publish_leading(task);
 		}
 		else if (reason != NULL)
 			publish(task, rest, 0, reason);
+		else if (following && !task->has_follower)
+			publish(task, PHASE_FOLLOWING, 0, "this server is a standby");
 		else if (task->quarantined)
 			publish(task, PHASE_QUARANTINED, 0,
 					psprintf("failed more than %d times within its restart_window: see last_error, and revenant.unquarantine_task()",
@@ -787,7 +705,11 @@ decide(void *arg)
 			publish(task, PHASE_FINISHED, 0, task->restart == RESTART_TRANSIENT ? "has ended normally, and restart is transient" :
 					"has ended, and restart is temporary");
 		else if (is_due(task))
+		{
+			if (!phase_can_follow(task->phase, PHASE_CLAIMING))
+				pass_through(task, PHASE_SCHEDULED, "is due");
 			due[ndue++] = task;
+		}
 	}
 
 	qsort(due, ndue, sizeof(Task *), by_lateness);
@@ -843,11 +765,11 @@ look_for_extension(void *arg)
 		HASH_SEQ_STATUS all;
 		Task	   *task;
 
-		hash_seq_init(&all, tasks);
+		hash_seq_init(&all, supervised_tasks);
 		while ((task = hash_seq_search(&all)) != NULL)
 		{
 			free_handle(task);
-			hash_search(tasks, &task->key, HASH_REMOVE, NULL);
+			hash_search(supervised_tasks, &task->key, HASH_REMOVE, NULL);
 		}
 		instance = found;
 		leading = false;
@@ -964,11 +886,87 @@ sweep(void)
 	tick_at_most(lapsed > 0 ? SWEEP_PAUSE_US : every_us);
 }
 
+typedef struct Prune
+{
+	TimestampTz before;
+	int			removed;
+} Prune;
+
+static void
+prune_some(void *arg)
+{
+	Prune	   *prune = arg;
+	Extension	oids = *extension_get();
+	TaskRuns	runs;
+
+	if (!task_run_try_open(&oids, &runs))
+		return;
+	prune->removed = task_run_prune(&runs, prune->before, PRUNE_BATCH);
+	task_run_close(&runs);
+}
+
+/* Removes runs that are older than the history goes back: now and then, a batch in each tick. */
+static void
+prune_history(void)
+{
+	static int64 history_pruned_us = 0;
+	Prune		prune = {0};
+
+	if (guc_history_retention_s <= 0 ||
+		(history_pruned_us != 0 && clock_now_us() - history_pruned_us < SWEEP_EVERY_US))
+		return;
+	prune.before = GetCurrentTimestamp() - guc_history_retention_s * US_PER_S;
+	(void) tick_step("shorten the history of its tasks", prune_some, &prune);
+	if (prune.removed < PRUNE_BATCH)
+		history_pruned_us = clock_now_us();
+	else
+		tick_at_most(SWEEP_PAUSE_US);
+}
+
+static void
+tell_initialized(void *arg)
+{
+	task_tell_supervised(true);
+}
+
+/* This server was promoted: what it knew as a standby is void. */
+static void
+stop_following(void)
+{
+	HASH_SEQ_STATUS all;
+	Task	   *task;
+
+	hash_seq_init(&all, supervised_tasks);
+	while ((task = hash_seq_search(&all)) != NULL)
+	{
+		task_forget_plan(task);
+		task->run_requests_done = 0;
+		task->ended = false;
+		task->phase = PHASE_NEW;
+		task->reason_hash = 0;
+	}
+	loaded_us = 0;
+}
+
+/* Enters the era, without which nothing is done. False: not yet. */
+static bool
+lead(void)
+{
+	bool		entered = false;
+
+	clock_note_writable();
+	/* each time, tasks or not: a restore may have brought another era to be above */
+	(void) tick_step("enter the era of its tokens", enter_era, &entered);
+	if (guc_enabled && !leading)
+		leading = entered;
+	return leading || !guc_enabled;
+}
+
 /* One look at everything. */
 static void
 tick(void)
 {
-	bool		entered = false;
+	bool		followed = following;
 
 	if (!tick_step("look for the extension", look_for_extension, NULL))
 		return;
@@ -977,18 +975,11 @@ tick(void)
 		leave();
 		return;
 	}
-	if (RecoveryInProgress())
+	following = RecoveryInProgress();
+	if (followed && !following)
+		stop_following();
+	if (!following && !lead())
 		return;
-
-	clock_note_writable();
-	/* each time, tasks or not: a restore may have brought another era to be above */
-	(void) tick_step("enter the era of its tokens", enter_era, &entered);
-	if (guc_enabled && !leading)
-	{
-		leading = entered;
-		if (!leading)
-			return;
-	}
 	/* a run that ended belongs to a task that is known */
 	if (loaded_us == 0)
 		reload();
@@ -996,16 +987,24 @@ tick(void)
 		return;
 	collect();
 	if (seen_changes != worker_supervisor_changes(me.slot) || seen_role_changes != role_changes || reload_wanted ||
-		clock_now_us() - loaded_us >= LOAD_EVERY_US)
+		clock_now_us() - loaded_us >= load_every_us)
 		reload();
+	if (!initialized)
+		initialized = tick_step("tell that it is here", tell_initialized, NULL);
 	(void) tick_step("decide what to run", decide, NULL);
-	if (guc_enabled)
+	if (following)
+		tick_at_most(Max(loaded_us + load_every_us - clock_now_us(), US_PER_MS));
+	if (guc_enabled && !following)
 		sweep();
+	if (!following)
+		prune_history();
 }
 
 static void
 report_end(int code, Datum arg)
 {
+	if (initialized)
+		task_tell_supervised(false);
 	worker_supervisor_exit(me.slot, me.generation);
 }
 
@@ -1013,7 +1012,6 @@ report_end(int code, Datum arg)
 void
 revenant_supervisor_main(Datum main_arg)
 {
-	HASHCTL		control;
 	uint32		wait_event;
 
 	memcpy(&me, MyBgworkerEntry->bgw_extra, sizeof(me));
@@ -1032,9 +1030,7 @@ revenant_supervisor_main(Datum main_arg)
 	CacheRegisterSyscacheCallback(AUTHOID, on_role_change, (Datum) 0);
 
 	tick_init();
-	control.keysize = sizeof(TaskKey);
-	control.entrysize = sizeof(Task);
-	tasks = hash_create("revenant tasks", 64, &control, HASH_ELEM | HASH_BLOBS);
+	supervised_init();
 	wait_event = compat_wait_event("RevenantSupervisorMain");
 
 	for (;;)

@@ -75,7 +75,8 @@ enum
 	ATT_STATE_FAILED_AT,
 	ATT_STATE_QUARANTINED_AT,
 	ATT_STATE_RUN_REQUESTS,
-	STATE_COLUMNS = ATT_STATE_RUN_REQUESTS
+	ATT_STATE_RUN,
+	STATE_COLUMNS = ATT_STATE_RUN
 };
 
 /*
@@ -93,6 +94,7 @@ typedef struct TaskRow
 {
 	char	   *name;
 	char	   *command;
+	char	   *follower_command;	/* or NULL */
 	char	   *run_as;
 	Oid			run_as_oid;
 	char	   *lease;			/* the effective name */
@@ -129,10 +131,14 @@ task_same_life(const TaskLife *a, const TaskLife *b)
 	return a->created_at == b->created_at && a->enabled_at == b->enabled_at;
 }
 
-extern void task_install_callbacks(void);
 extern void task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row);
 extern const char *task_role_problem(const char *run_as, Oid run_as_oid);
+extern bool task_is_native(const Datum *values);
 extern int64 task_identifier(void);
+extern int64 task_duration_us(const Interval *interval);
+
+/* task_settings.c */
 extern void task_apply_settings(Jsonb *settings, Oid role, bool really);
+extern void task_check_settings(Jsonb *settings, Oid role);
 
 #endif							/* REVENANT_TASK_H */

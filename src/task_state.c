@@ -35,6 +35,7 @@
 #include "clock.h"
 #include "guc.h"
 #include "row.h"
+#include "task_run.h"
 #include "task_state.h"
 
 static TimestampTz
@@ -78,6 +79,7 @@ task_state_parse(Relation rel, HeapTuple tuple, TaskState *state)
 	state->life.created_at = DatumGetTimestampTz(values[ATT_STATE_CREATED_AT - 1]);
 	state->life.enabled_at = DatumGetTimestampTz(values[ATT_STATE_ENABLED_AT - 1]);
 	state->failures = DatumGetInt32(values[ATT_STATE_CONSECUTIVE_FAILURES - 1]);
+	state->token = nulls[ATT_STATE_TOKEN - 1] ? 0 : DatumGetInt64(values[ATT_STATE_TOKEN - 1]);
 	state->started_at = timestamp_or_zero(values, nulls, ATT_STATE_STARTED_AT);
 	state->next_run = timestamp_or_zero(values, nulls, ATT_STATE_NEXT_RUN);
 	state->retry_at = timestamp_or_zero(values, nulls, ATT_STATE_RETRY_AT);
@@ -86,6 +88,7 @@ task_state_parse(Relation rel, HeapTuple tuple, TaskState *state)
 	state->succeeded = !nulls[ATT_STATE_LAST_EXIT - 1] && DatumGetInt32(values[ATT_STATE_LAST_EXIT - 1]) == 0;
 	state->quarantined_at = timestamp_or_zero(values, nulls, ATT_STATE_QUARANTINED_AT);
 	state->run_requests = DatumGetInt64(values[ATT_STATE_RUN_REQUESTS - 1]);
+	state->run = nulls[ATT_STATE_RUN - 1] ? 0 : DatumGetInt64(values[ATT_STATE_RUN - 1]);
 	state->recent.count = 0;
 	if (!nulls[ATT_STATE_FAILED_AT - 1])
 		parse_recent(values[ATT_STATE_FAILED_AT - 1], &state->recent);
@@ -101,6 +104,18 @@ blank(Datum *values, bool *nulls, const char *name)
 	nulls[ATT_STATE_NAME - 1] = nulls[ATT_STATE_RUNS - 1] = nulls[ATT_STATE_FAILURES - 1] = false;
 	nulls[ATT_STATE_RESTARTS - 1] = nulls[ATT_STATE_CONSECUTIVE_FAILURES - 1] = false;
 	nulls[ATT_STATE_RUN_REQUESTS - 1] = false;
+}
+
+/* The run in the history that a row of whatever task names, or 0. */
+static int64
+run_of(Relation rel, HeapTuple tuple)
+{
+	bool		isnull = true;
+	Datum		run = 0;
+
+	if (tuple != NULL)
+		run = heap_getattr(tuple, ATT_STATE_RUN, RelationGetDescr(rel), &isnull);
+	return isnull ? 0 : DatumGetInt64(run);
 }
 
 /* What is there for this task, or a blank row. True when it was there. */
@@ -160,14 +175,18 @@ try_lock(Relation rel, const Extension *extension, const char *name, HeapTuple *
 	}
 }
 
-/* A runner's: its run begins. The only writer that waits: it keeps nobody but itself. */
-void
+/*
+ * A runner's: its run begins. The only writer that waits: it keeps nobody but
+ * itself. Returns the number of the run in the history, 0 where none is kept.
+ */
+int64
 task_state_start(const Extension *extension, const TaskRow *row, int64 token, TimestampTz next_run)
 {
 	Relation	rel = table_open(extension->task_state, RowExclusiveLock);
 	Datum		values[STATE_COLUMNS];
 	bool		nulls[STATE_COLUMNS];
 	HeapTuple	old;
+	int64		run;
 
 	do
 	{
@@ -175,6 +194,7 @@ task_state_start(const Extension *extension, const TaskRow *row, int64 token, Ti
 		old = row_find(rel, extension->task_state_pkey, row->name);
 	} while (old != NULL && !row_lock(rel, old));
 
+	run = task_run_start(extension, row->name, token, run_of(rel, old));
 	(void) current_or_blank(rel, old, row->name, &row->life, values, nulls);
 	values[ATT_STATE_NODE - 1] = CStringGetTextDatum(guc_effective_node_name());
 	values[ATT_STATE_PID - 1] = Int32GetDatum(MyProcPid);
@@ -187,8 +207,11 @@ task_state_start(const Extension *extension, const TaskRow *row, int64 token, Ti
 	nulls[ATT_STATE_NEXT_RUN - 1] = next_run == 0;
 	nulls[ATT_STATE_RETRY_AT - 1] = true;
 	values[ATT_STATE_RUN_REQUESTS - 1] = Int64GetDatum(row->run_requests);
+	values[ATT_STATE_RUN - 1] = Int64GetDatum(run);
+	nulls[ATT_STATE_RUN - 1] = run == 0;
 	put(rel, old, values, nulls);
 	table_close(rel, NoLock);
+	return run;
 }
 
 /* How the run of a slot ended, into the columns of its row. */
@@ -238,86 +261,157 @@ fill_in_ending(const RunnerSlot *slot, const TaskEnding *ending, Datum *values, 
 	}
 }
 
-/* The supervisor's: the run of this slot has ended. False: somebody else has a lock there, try again. */
-bool
-task_state_end(const Extension *extension, const RunnerSlot *slot, const TaskEnding *ending)
+/* How a run ended, in one of the history's words. */
+const char *
+task_state_outcome(const RunnerSlot *slot, const TaskEnding *ending)
 {
-	Relation	rel;
+	if (slot->outcome == RUN_SUCCEEDED)
+		return RUN_STATE_SUCCEEDED;
+	return ending->failed ? RUN_STATE_FAILED : RUN_STATE_STOPPED;
+}
+
+/* The supervisor's tables, opened without waiting; `state` is NULL where they are gone */
+typedef struct Tables
+{
+	const Extension *extension;
+	Relation	state;
+	TaskRuns	runs;
+} Tables;
+
+/* False: somebody has locked one of them. */
+static bool
+open_tables(const Extension *extension, Tables *tables)
+{
+	tables->extension = extension;
+	if (!row_try_open(extension->task_state, RowExclusiveLock, &tables->state))
+		return false;
+	if (task_run_try_open(extension, &tables->runs))
+		return true;
+	if (tables->state != NULL)
+		table_close(tables->state, NoLock);
+	return false;
+}
+
+static void
+close_tables(Tables *tables)
+{
+	task_run_close(&tables->runs);
+	if (tables->state != NULL)
+		table_close(tables->state, NoLock);
+}
+
+static bool
+write_ending(const Tables *tables, const RunnerSlot *slot, const TaskEnding *ending)
+{
 	HeapTuple	old;
 	Datum		values[STATE_COLUMNS];
 	bool		nulls[STATE_COLUMNS];
 	bool		own;
 
-	if (!row_try_open(extension->task_state, RowExclusiveLock, &rel))
+	if (!try_lock(tables->state, tables->extension, slot->name, &old) ||
+		!task_run_end(&tables->runs, slot, task_state_outcome(slot, ending)))
 		return false;
-	if (rel == NULL)
-		return true;
-	if (!try_lock(rel, extension, slot->name, &old))
-		return false;
-	own = current_or_blank(rel, old, slot->name, &slot->life, values, nulls);
+	own = current_or_blank(tables->state, old, slot->name, &slot->life, values, nulls);
 	/* a run that had the lease had written its row: now it is gone, the task was dropped */
-	if (own || slot->token == 0)
-	{
-		fill_in_ending(slot, ending, values, nulls);
-		put(rel, old, values, nulls);
-	}
-	table_close(rel, NoLock);
+	if (!own && slot->token != 0)
+		return true;
+	/* what an earlier task of the name left */
+	if (!own && !task_run_interrupt(&tables->runs, run_of(tables->state, old)))
+		return false;
+	if (slot->token == 0 && ending->failed)
+		task_run_note_unstarted(tables->extension, &tables->runs, slot);
+	fill_in_ending(slot, ending, values, nulls);
+	put(tables->state, old, values, nulls);
+	return true;
+}
+
+/* The supervisor's: the run of this slot has ended. False: somebody else has a lock there, try again. */
+bool
+task_state_end(const Extension *extension, const RunnerSlot *slot, const TaskEnding *ending)
+{
+	Tables		tables;
+	bool		done;
+
+	if (!open_tables(extension, &tables))
+		return false;
+	done = tables.state == NULL || write_ending(&tables, slot, ending);
+	close_tables(&tables);
 
 	/* not flushed: the next run's start or the WAL writer does it; lost in a crash, the run was interrupted */
 	(void) set_config_option("synchronous_commit", "off", PGC_SUSET, PGC_S_OVERRIDE, GUC_ACTION_LOCAL, true, ERROR, false);
+	return done;
+}
+
+static bool
+write_interruption(const Tables *tables, const TaskState *state)
+{
+	HeapTuple	old;
+	Datum		values[STATE_COLUMNS];
+	bool		nulls[STATE_COLUMNS];
+
+	if (!try_lock(tables->state, tables->extension, state->name, &old) ||
+		!task_run_interrupt(&tables->runs, run_of(tables->state, old)))
+		return false;
+	if (old == NULL)
+		return true;
+	heap_deform_tuple(old, RelationGetDescr(tables->state), values, nulls);
+	if (nulls[ATT_STATE_FINISHED_AT - 1])
+	{
+		values[ATT_STATE_FINISHED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
+		values[ATT_STATE_RUNS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RUNS - 1]) + 1);
+		values[ATT_STATE_RESTARTS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RESTARTS - 1]) + 1);
+		values[ATT_STATE_LAST_ERROR - 1] = CStringGetTextDatum("interrupted");
+		nulls[ATT_STATE_FINISHED_AT - 1] = nulls[ATT_STATE_LAST_ERROR - 1] = false;
+		nulls[ATT_STATE_LAST_SQLSTATE - 1] = nulls[ATT_STATE_LAST_EXIT - 1] = true;
+		put(tables->state, old, values, nulls);
+	}
 	return true;
 }
 
 /* The supervisor's: closes a run that nobody runs any more. False: try again. */
 bool
-task_state_interrupt(const Extension *extension, const char *name)
+task_state_interrupt(const Extension *extension, const TaskState *state)
 {
-	Relation	rel;
-	HeapTuple	old;
-	Datum		values[STATE_COLUMNS];
-	bool		nulls[STATE_COLUMNS];
+	Tables		tables;
+	bool		done;
 
-	if (!row_try_open(extension->task_state, RowExclusiveLock, &rel))
+	if (!open_tables(extension, &tables))
 		return false;
-	if (rel == NULL)
-		return true;
-	if (!try_lock(rel, extension, name, &old))
-		return false;
-	if (old != NULL)
-	{
-		heap_deform_tuple(old, RelationGetDescr(rel), values, nulls);
-		if (nulls[ATT_STATE_FINISHED_AT - 1])
-		{
-			values[ATT_STATE_FINISHED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
-			values[ATT_STATE_RUNS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RUNS - 1]) + 1);
-			values[ATT_STATE_RESTARTS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RESTARTS - 1]) + 1);
-			values[ATT_STATE_LAST_ERROR - 1] = CStringGetTextDatum("interrupted");
-			nulls[ATT_STATE_FINISHED_AT - 1] = nulls[ATT_STATE_LAST_ERROR - 1] = false;
-			nulls[ATT_STATE_LAST_SQLSTATE - 1] = nulls[ATT_STATE_LAST_EXIT - 1] = true;
-			put(rel, old, values, nulls);
-		}
-	}
-	table_close(rel, NoLock);
-	return true;
+	done = tables.state == NULL || write_interruption(&tables, state);
+	close_tables(&tables);
+	return done;
 }
 
-/* The supervisor's: removes the row of a task that was dropped. False: try again. */
-bool
-task_state_remove(const Extension *extension, const TaskState *state)
+static bool
+write_removal(const Tables *tables, const TaskState *state)
 {
-	Relation	rel;
 	HeapTuple	old;
 	bool		isnull;
 
-	if (!row_try_open(extension->task_state, RowExclusiveLock, &rel))
+	if (!try_lock(tables->state, tables->extension, state->name, &old))
 		return false;
-	if (rel == NULL)
+	if (old == NULL || state->life.created_at !=
+		DatumGetTimestampTz(heap_getattr(old, ATT_STATE_CREATED_AT, RelationGetDescr(tables->state), &isnull)))
 		return true;
-	if (!try_lock(rel, extension, state->name, &old))
+	if (!task_run_interrupt(&tables->runs, run_of(tables->state, old)))
 		return false;
-	if (old != NULL &&
-		DatumGetTimestampTz(heap_getattr(old, ATT_STATE_CREATED_AT, RelationGetDescr(rel), &isnull)) == state->life.created_at)
-		(void) row_delete(rel, old);
-	table_close(rel, NoLock);
+	(void) row_delete(tables->state, old);
 	return true;
+}
+
+/*
+ * The supervisor's: removes the row of a task that was dropped, and closes its
+ * run in the history if that is open: nobody runs it any more. False: try again.
+ */
+bool
+task_state_remove(const Extension *extension, const TaskState *state)
+{
+	Tables		tables;
+	bool		done;
+
+	if (!open_tables(extension, &tables))
+		return false;
+	done = tables.state == NULL || write_removal(&tables, state);
+	close_tables(&tables);
+	return done;
 }

@@ -31,6 +31,7 @@ typedef struct TaskState
 	TaskLife	life;			/* whose state it is */
 	bool		open;			/* a run is under way, or was cut off */
 	int			failures;		/* in a row */
+	int64		token;			/* of the latest run; 0: none */
 	TimestampTz started_at;		/* of the latest run; 0: none */
 	TimestampTz next_run;		/* of the schedule; 0: none */
 	TimestampTz retry_at;		/* 0: none */
@@ -38,13 +39,15 @@ typedef struct TaskState
 	bool		succeeded;
 	TimestampTz quarantined_at; /* 0: it is not */
 	int64		run_requests;	/* how many of the task's were run */
+	int64		run;			/* the latest run in the history; 0: it is not there */
 	RestartFailures recent;		/* by the wall clock */
 } TaskState;
 
 extern void task_state_parse(Relation rel, HeapTuple tuple, TaskState *state);
-extern void task_state_start(const Extension *extension, const TaskRow *row, int64 token, TimestampTz next_run);
+extern int64 task_state_start(const Extension *extension, const TaskRow *row, int64 token, TimestampTz next_run);
+extern const char *task_state_outcome(const RunnerSlot *slot, const TaskEnding *ending);
 extern bool task_state_end(const Extension *extension, const RunnerSlot *slot, const TaskEnding *ending);
-extern bool task_state_interrupt(const Extension *extension, const char *name);
+extern bool task_state_interrupt(const Extension *extension, const TaskState *state);
 extern bool task_state_remove(const Extension *extension, const TaskState *state);
 
 #endif							/* REVENANT_TASK_STATE_H */

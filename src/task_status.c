@@ -73,24 +73,25 @@ status_enter(const TaskKey *key, const char *name)
 }
 
 /*
- * Moves a task to a phase. True when the phase or the reason changed. When
- * shared memory is full the task merely is not shown as it is.
+ * Moves a task to a phase, from *before. True when the phase or the reason
+ * changed. When shared memory is full the task merely is not shown as it is.
  */
 bool
-task_status_set(const TaskKey *key, const char *name, TaskPhase phase, TimestampTz next_run, const char *reason)
+task_status_set(const TaskKey *key, const char *name, TaskPhase phase, TimestampTz next_run, const char *reason,
+				TaskPhase *before)
 {
 	TaskStatus *status = status_enter(key, name);
-	TaskPhase	before;
 	bool		moved;
 	bool		changed;
 	int			length;
 
+	*before = phase;
 	if (status == NULL)
 		return false;
-	before = status->phase;
+	*before = status->phase;
 	moved = phase_move(&status->phase, phase);
 	changed = moved || strncmp(status->reason, reason, TASK_REASON_MAX - 1) != 0;
-	if (moved || before == phase)
+	if (moved || *before == phase)
 	{
 		status->next_run = next_run;
 		length = pg_mbcliplen(reason, (int) strlen(reason), sizeof(status->reason) - 1);
@@ -98,8 +99,11 @@ task_status_set(const TaskKey *key, const char *name, TaskPhase phase, Timestamp
 		status->reason[length] = '\0';
 	}
 	dshash_release_lock(shmem_table(SHARED_TASKS), status);
-	if (!moved && before != phase)
-		elog(WARNING, "task cannot go from phase %s to %s", phase_name(before), phase_name(phase));
+	if (!moved && *before != phase)
+	{
+		elog(WARNING, "task cannot go from phase %s to %s", phase_name(*before), phase_name(phase));
+		*before = phase;
+	}
 	return changed;
 }
 
@@ -124,16 +128,53 @@ task_status_lead(const TaskKey *key, TimestampTz next_run)
 	dshash_release_lock(shmem_table(SHARED_TASKS), status);
 }
 
-/* Whether the task has had its lease since this server leads. */
+/* The task's follower_command runs. */
+void
+task_status_follow(const TaskKey *key)
+{
+	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, true);
+
+	if (status == NULL)
+		return;
+	status->follower_begun = true;
+	dshash_release_lock(shmem_table(SHARED_TASKS), status);
+}
+
+/* Keeps what a standby knows of a task's follower_command, where there is an entry for it. */
+void
+task_status_remember(const TaskKey *key, const FollowerMemory *memory)
+{
+	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, true);
+
+	if (status == NULL)
+		return;
+	status->follower = *memory;
+	dshash_release_lock(shmem_table(SHARED_TASKS), status);
+}
+
+/* What was kept so. False: nothing. */
 bool
-task_status_has_begun(const TaskKey *key)
+task_status_recall(const TaskKey *key, FollowerMemory *memory)
+{
+	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, false);
+
+	if (status == NULL)
+		return false;
+	*memory = status->follower;
+	dshash_release_lock(shmem_table(SHARED_TASKS), status);
+	return memory->life.created_at != 0;
+}
+
+/* Whether the task has had its lease since this server leads, or has run its follower_command since it follows. */
+bool
+task_status_has_begun(const TaskKey *key, bool following)
 {
 	TaskStatus *status = dshash_find(shmem_table(SHARED_TASKS), key, false);
 	bool		begun;
 
 	if (status == NULL)
 		return false;
-	begun = status->begun;
+	begun = following ? status->follower_begun : status->begun;
 	dshash_release_lock(shmem_table(SHARED_TASKS), status);
 	return begun;
 }

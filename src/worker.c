@@ -687,6 +687,7 @@ worker_runner_reserve(const RunnerRequest *wanted, int64 since_us, uint32 *gener
 		slot->generation = *generation;
 		slot->task = wanted->task;
 		slot->life = wanted->life;
+		slot->follows = wanted->follows;
 		slot->next_run = wanted->next_run;
 		slot->registered_us = clock_now_us();
 		strlcpy(slot->name, wanted->name, sizeof(slot->name));
@@ -749,7 +750,7 @@ worker_runner_next(int from, Oid database, RunnerSlot *copy)
 	return found;
 }
 
-/* The process that runs a task, or 0. */
+/* The process that runs a task as its leader, or 0. */
 int
 worker_runner_pid(const TaskKey *task)
 {
@@ -758,7 +759,7 @@ worker_runner_pid(const TaskKey *task)
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	for (int i = 0; i < shared->nrunners; i++)
 	{
-		if (runners[i].state == RUNNER_RUNNING && memcmp(&runners[i].task, task, sizeof(TaskKey)) == 0)
+		if (runners[i].state == RUNNER_RUNNING && !runners[i].follows && memcmp(&runners[i].task, task, sizeof(TaskKey)) == 0)
 			pid = runners[i].pid;
 	}
 	LWLockRelease(&shared->lock);
@@ -863,14 +864,15 @@ worker_runner_get(int slot, uint32 generation, RunnerSlot *copy)
 	return copy->generation == generation && copy->state != RUNNER_FREE;
 }
 
-/* A runner has the lease, and that is committed. */
+/* A runner has the lease, and that is committed; or it is about to begin its follower_command, without a token. */
 void
-worker_runner_lead(int slot, uint32 generation, int64 token)
+worker_runner_lead(int slot, uint32 generation, int64 token, int64 run)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (runners[slot].generation == generation)
 	{
 		runners[slot].token = token;
+		runners[slot].run = run;
 		runners[slot].started_us = clock_now_us();
 	}
 	LWLockRelease(&shared->lock);

@@ -60,13 +60,15 @@ typedef struct RunnerSlot
 	uint32		generation;
 	TaskKey		task;
 	TaskLife	life;
+	bool		follows;		/* runs the follower_command of a standby: without a lease, and without a row */
 	int			pid;			/* 0: not there yet */
 	int			procno;
 	bool		stop;			/* asked to end */
 	int64		registered_us;
-	int64		started_us;		/* when it got the lease; 0: not yet */
+	int64		started_us;		/* when it got the lease, or began to follow; 0: not yet */
 	int64		ended_us;
 	int64		token;
+	int64		run;			/* its number in the history; 0: none */
 	TimestampTz next_run;		/* the schedule's next time, this one not counted; 0: none */
 	RunOutcome	outcome;
 	char		sqlstate[6];
@@ -81,6 +83,7 @@ typedef struct RunnerRequest
 	const char *name;
 	TaskLife	life;
 	TimestampTz next_run;
+	bool		follows;
 } RunnerRequest;
 
 /* Why there is no runner slot */
@@ -142,7 +145,7 @@ extern bool worker_runner_reap(int slot, uint32 generation, bool never_came);
 /* the runner's */
 extern bool worker_runner_attach(int slot, uint32 generation);
 extern bool worker_runner_get(int slot, uint32 generation, RunnerSlot *copy);
-extern void worker_runner_lead(int slot, uint32 generation, int64 token);
+extern void worker_runner_lead(int slot, uint32 generation, int64 token, int64 run);
 extern void worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *sqlstate, const char *message);
 
 /* of DDL */

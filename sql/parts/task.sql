@@ -1,6 +1,6 @@
 /* ---------------------------------------------------------------- tasks */
 
--- What a task is. Written by create_task, drop_task, enable_task, disable_task and adopt only. Dumped. enabled_at is when it was
+-- What a task is. Written by create_task, alter_task, drop_task, enable_task, disable_task and their like only. Dumped. enabled_at is when it was
 -- created or enabled last.
 CREATE TABLE revenant.task (
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
@@ -58,10 +58,44 @@ CREATE TABLE revenant.task_state (
 	failed_at pg_catalog.timestamptz[],		-- the latest failures
 	quarantined_at pg_catalog.timestamptz,
 	run_requests pg_catalog.int8 NOT NULL DEFAULT 0,	-- how many of the task's were run
+	run pg_catalog.int8,	-- the latest one in revenant.task_run
 	CONSTRAINT task_state_pkey PRIMARY KEY (name)
 );
 COMMENT ON TABLE revenant.task_state IS 'the latest run of each task; written by the workers of revenant only';
 REVOKE ALL ON TABLE revenant.task_state FROM PUBLIC;
+
+-- The history, for revenant.history_retention. Written by the same processes as task_state, in the same transactions. Not dumped. What is
+-- still open is named by the row of task_state of its task.
+CREATE TABLE revenant.task_run (
+	run pg_catalog.int8 NOT NULL,
+	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	token pg_catalog.int8,
+	node pg_catalog.text NOT NULL,
+	pid pg_catalog.int4,
+	started_at pg_catalog.timestamptz NOT NULL,
+	finished_at pg_catalog.timestamptz,
+	outcome pg_catalog.text NOT NULL,
+	sqlstate pg_catalog.text,
+	message pg_catalog.text,
+	CONSTRAINT task_run_pkey PRIMARY KEY (run)
+) WITH (fillfactor = 85);
+COMMENT ON TABLE revenant.task_run IS 'runs of tasks; written by the workers of revenant only: see the view task_runs';
+REVOKE ALL ON TABLE revenant.task_run FROM PUBLIC;
+CREATE INDEX task_run_name_run_idx ON revenant.task_run (name, run);
+CREATE SEQUENCE revenant._task_run_number;
+REVOKE ALL ON SEQUENCE revenant._task_run_number FROM PUBLIC;
+
+CREATE VIEW revenant.task_runs AS
+SELECT r.run, r.name, r.token, r.node, r.pid, r.started_at, r.finished_at, r.outcome, r.sqlstate, r.message
+FROM revenant.task_run AS r;
+COMMENT ON VIEW revenant.task_runs IS 'the history of runs, kept for revenant.history_retention';
+COMMENT ON COLUMN revenant.task_runs.run IS 'its number, in the order in which runs began';
+COMMENT ON COLUMN revenant.task_runs.name IS 'the task, which may be dropped by now';
+COMMENT ON COLUMN revenant.task_runs.token IS 'the fence token of the run; null: it failed before it had the lease';
+COMMENT ON COLUMN revenant.task_runs.finished_at IS 'null: it runs';
+COMMENT ON COLUMN revenant.task_runs.outcome IS 'running, succeeded, failed, stopped (by us, no failure), interrupted (by a crash or a failover)';
+COMMENT ON COLUMN revenant.task_runs.message IS 'of the error that ended it';
+REVOKE ALL ON TABLE revenant.task_runs FROM PUBLIC;
 
 CREATE FUNCTION revenant.create_task(
 	name pg_catalog.text,
@@ -98,6 +132,12 @@ LANGUAGE c STABLE PARALLEL RESTRICTED ROWS 5 AS 'MODULE_PATHNAME', 'revenant_pre
 COMMENT ON FUNCTION revenant.preview_schedule(pg_catalog.text, pg_catalog.text, pg_catalog.timestamptz, pg_catalog.int4)
 	IS 'the next times of a schedule, on the wall clock of a time zone or of the database''s; those of an interval are counted from "after"';
 REVOKE ALL ON FUNCTION revenant.preview_schedule(pg_catalog.text, pg_catalog.text, pg_catalog.timestamptz, pg_catalog.int4) FROM PUBLIC;
+
+CREATE FUNCTION revenant.alter_task(name pg_catalog.text, changes pg_catalog.jsonb) RETURNS pg_catalog.void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_alter_task';
+COMMENT ON FUNCTION revenant.alter_task(pg_catalog.text, pg_catalog.jsonb)
+	IS 'changes what the object names, as create_task has it; null sets null, what is absent stays. A run is ended only if it would never come to the change';
+REVOKE ALL ON FUNCTION revenant.alter_task(pg_catalog.text, pg_catalog.jsonb) FROM PUBLIC;
 
 CREATE FUNCTION revenant.drop_task(name pg_catalog.text) RETURNS pg_catalog.void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_drop_task';

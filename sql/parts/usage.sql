@@ -15,6 +15,7 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('FUNCTION revenant.explain_lease(text)', 'EXECUTE', 'reader'),
 	('FUNCTION revenant.leader(text)', 'EXECUTE', 'reader'),
 	('TABLE revenant.tasks', 'SELECT', 'reader'),
+	('TABLE revenant.task_runs', 'SELECT', 'reader'),
 	('FUNCTION revenant._task_status()', 'EXECUTE', 'reader'),
 	('FUNCTION revenant._supervision()', 'EXECUTE', 'reader'),
 	-- what pg_dump reads
@@ -58,6 +59,7 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('FUNCTION revenant.advance_tokens(bigint)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.revoke(text, text, boolean)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.create_task(text, text, text, text, text, text, text, integer, interval, interval, interval, interval, text, interval, text, jsonb, boolean, jsonb)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.alter_task(text, jsonb)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.drop_task(text)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.enable_task(text)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.disable_task(text)', 'EXECUTE', 'admin'),

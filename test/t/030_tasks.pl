@@ -61,8 +61,6 @@ sqlstate('22023', "SELECT revenant.create_task('x', 'SELECT 1', $_)")
   "claim_delay => '-1 s'", "claim_delay => '11 years'", "settings => '[]'", "lease => ''", "lease => 'task/y'",
   "lease => 'plan/y'", "lease => repeat('x', 513)", "follower_command => ' '",
   "timezone => 'UTC', restart => 'always'", "timezone => 'UTC'", "'5 min', timezone => 'UTC'", "'0 0 31 2 *'";
-sqlstate('0A000', "SELECT revenant.create_task('x', 'SELECT 1', $_)")
-  for "follower_command => 'SELECT 1'";
 sqlstate('42710', "SELECT revenant.create_task('daemon', 'SELECT 1')");
 sqlstate('42704', "SELECT revenant.$_('nobody')") for 'drop_task', 'enable_task', 'disable_task';
 sqlstate('42704', "SELECT revenant.create_task('x', 'SELECT 1', run_as => 'nobody_at_all')");
