@@ -272,8 +272,9 @@ load_state(Relation rel, HeapTuple tuple, void *arg)
 	task->failures = state->failures;
 	task->recent = state->recent;
 	task->quarantined = state->quarantined_at != 0;
-	task->finished = !task->has_schedule && state->ended && state->retry_at == 0 &&
-		!restart_follows(task->restart, !state->succeeded, false);
+	/* a run that was cut off has ended, too */
+	task->finished = !task->has_schedule && (state->ended || state->open) && state->retry_at == 0 &&
+		!restart_follows(task->restart, !state->succeeded || state->open, false);
 	if (state->retry_at != 0)
 	{
 		int64		wait_us = state->retry_at - GetCurrentTimestamp();

@@ -125,7 +125,7 @@ end_row(const TaskRuns *runs, int64 run, bool wait, TimestampTz finished_at, con
  * Waits. Returns its number, or 0 where no history is kept.
  */
 int64
-task_run_start(const Extension *extension, const char *name, int64 token, int64 earlier)
+task_run_start(const Extension *extension, const char *name, int64 token, TimestampTz started_at, int64 earlier)
 {
 	TaskRuns	runs = {.pkey = extension->task_run_pkey};
 	Datum		values[RUN_COLUMNS];
@@ -133,10 +133,10 @@ task_run_start(const Extension *extension, const char *name, int64 token, int64 
 	int64		run = 0;
 
 	runs.rel = table_open(extension->task_run, RowExclusiveLock);
-	(void) end_row(&runs, earlier, true, GetCurrentTimestamp(), RUN_STATE_INTERRUPTED, "", "");
+	(void) end_row(&runs, earlier, true, started_at, RUN_STATE_INTERRUPTED, "", "");
 	if (guc_history_retention_s != 0)
 	{
-		begin(values, nulls, extension, name, MyProcPid, GetCurrentTimestamp(), RUN_STATE_RUNNING, &run);
+		begin(values, nulls, extension, name, MyProcPid, started_at, RUN_STATE_RUNNING, &run);
 		set(values, nulls, ATT_RUN_TOKEN, Int64GetDatum(token));
 		row_insert(runs.rel, values, nulls);
 	}

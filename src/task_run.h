@@ -24,7 +24,7 @@ typedef struct TaskRuns
 	Oid			pkey;
 } TaskRuns;
 
-extern int64 task_run_start(const Extension *extension, const char *name, int64 token, int64 earlier);
+extern int64 task_run_start(const Extension *extension, const char *name, int64 token, TimestampTz started_at, int64 earlier);
 extern bool task_run_try_open(const Extension *extension, TaskRuns *runs);
 extern void task_run_close(TaskRuns *runs);
 extern bool task_run_end(const TaskRuns *runs, const RunnerSlot *slot, const char *outcome);

@@ -186,6 +186,7 @@ task_state_start(const Extension *extension, const TaskRow *row, int64 token, Ti
 	Datum		values[STATE_COLUMNS];
 	bool		nulls[STATE_COLUMNS];
 	HeapTuple	old;
+	TimestampTz started_at = GetCurrentTimestamp();
 	int64		run;
 
 	do
@@ -194,12 +195,12 @@ task_state_start(const Extension *extension, const TaskRow *row, int64 token, Ti
 		old = row_find(rel, extension->task_state_pkey, row->name);
 	} while (old != NULL && !row_lock(rel, old));
 
-	run = task_run_start(extension, row->name, token, run_of(rel, old));
+	run = task_run_start(extension, row->name, token, started_at, run_of(rel, old));
 	(void) current_or_blank(rel, old, row->name, &row->life, values, nulls);
 	values[ATT_STATE_NODE - 1] = CStringGetTextDatum(guc_effective_node_name());
 	values[ATT_STATE_PID - 1] = Int32GetDatum(MyProcPid);
 	values[ATT_STATE_TOKEN - 1] = Int64GetDatum(token);
-	values[ATT_STATE_STARTED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
+	values[ATT_STATE_STARTED_AT - 1] = TimestampTzGetDatum(started_at);
 	nulls[ATT_STATE_NODE - 1] = nulls[ATT_STATE_PID - 1] = false;
 	nulls[ATT_STATE_TOKEN - 1] = nulls[ATT_STATE_STARTED_AT - 1] = false;
 	nulls[ATT_STATE_FINISHED_AT - 1] = true;
