@@ -517,7 +517,7 @@ read_changes(Jsonb *changes, TaskDraft *draft)
 	{
 		if (token == WJB_KEY)
 			field = find_field(pnstrdup(item.val.string.val, item.val.string.len));
-		if (token != WJB_VALUE)
+		if (token != WJB_VALUE || field == NULL)
 			continue;
 		if (item.type != jbvNull)
 			set(draft, field->attribute, datum_of(field, &item));
