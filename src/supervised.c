@@ -339,15 +339,19 @@ void
 supervised_load(void *arg)
 {
 	Load	   *load = arg;
-	Extension	oids = *extension_get();
+	const Extension *extension = extension_find();
+	Oid			state_oid = extension ? extension->task_state : InvalidOid;
 	Relation	rel = NULL;
 	Relation	state = NULL;
 	HASH_SEQ_STATUS all;
 	Task	   *task;
 
 	/* DROP EXTENSION may be under way, or committed just now: then a later tick sees that it is gone */
-	load->busy = !row_try_open(oids.task, AccessShareLock, &rel);
-	if (!load->busy && !row_try_open(oids.task_state, AccessShareLock, &state))
+	load->gone = extension == NULL;
+	if (load->gone)
+		return;
+	load->busy = !row_try_open(extension->task, AccessShareLock, &rel);
+	if (!load->busy && !row_try_open(state_oid, AccessShareLock, &state))
 		load->busy = true;
 	load->gone = (rel == NULL || state == NULL) && !load->busy;
 	if (rel == NULL || state == NULL)

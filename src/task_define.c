@@ -179,10 +179,9 @@ check_command(const TaskDraft *draft, int attribute, const char *what, bool may_
 {
 	char	   *command = text_of(draft, attribute);
 
-	if (command == NULL && may_lack)
-		return;
-	require_value(draft, attribute, what);
-	if (command[strspn(command, " \t\r\n")] == '\0')
+	if (!may_lack)
+		require_value(draft, attribute, what);
+	if (command != NULL && command[strspn(command, " \t\r\n")] == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not be empty", what)));
