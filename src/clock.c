@@ -114,12 +114,19 @@ clock_server_start(void)
 }
 
 #ifdef REVENANT_DEBUG
-/* _debug_move_clock(interval): every process's monotonic clock is moved forward, at once. */
+/* Moves every process's monotonic clock forward, at once. */
+void
+clock_move(int64 us)
+{
+	pg_atomic_fetch_add_u64(&shared->moved, us);
+}
+
+/* _debug_move_clock(interval): the same, for a test. */
 SQL_FUNCTION(revenant_debug_move_clock)
 {
 	Interval   *by = PG_GETARG_INTERVAL_P(0);
 
-	pg_atomic_fetch_add_u64(&shared->moved, (int64) by->time + by->day * USECS_PER_DAY);
+	clock_move((int64) by->time + by->day * USECS_PER_DAY);
 	PG_RETURN_VOID();
 }
 #endif

@@ -20,5 +20,8 @@ extern TimestampTz clock_to_timestamp(int64 monotonic_us);
 extern void clock_note_writable(void);
 extern int64 clock_writable_since_us(void);
 extern int64 clock_server_start(void);
+#ifdef REVENANT_DEBUG
+extern void clock_move(int64 us);
+#endif
 
 #endif							/* REVENANT_CLOCK_H */

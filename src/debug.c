@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * debug.c
- *	  Named places where a test can make a process stop; see debug.h.
+ *	  Named places where a test can make a process stop, and ticks that it can
+ *	  count; see debug.h.
  *
  * A test makes processes stop by holding the point's lock:
  *
@@ -13,6 +14,11 @@
  * Such a quiet point polls a flag in shared memory, which
  * _debug_hold_quiet() and _debug_let_go_quiet() set and clear, and
  * _debug_quiet_waiters() says how many processes are stopped there.
+ *
+ * _debug_tick() makes the launcher and the supervisors look at everything as
+ * often as they do in a day, in as little time as it takes them. What a tick
+ * leaves behind is to be seen then; _debug_leak() has each leave something, so
+ * that a test can show that it would notice.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,12 +32,17 @@
 #include "port/atomics.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "debug.h"
 #include "extension.h"
 #include "locktag.h"
+#include "worker.h"
 
 #define QUIET_POINTS 8
+#define TICK_POLL_US 20
 
 typedef struct QuietPoint
 {
@@ -40,22 +51,34 @@ typedef struct QuietPoint
 	pg_atomic_uint32 waiters;
 } QuietPoint;
 
-static QuietPoint *points = NULL;
+typedef struct DebugShared
+{
+	pg_atomic_uint64 ticks[TICK_OF_SUPERVISOR + 1];	/* of all processes of a kind */
+	pg_atomic_uint32 leak;		/* what each tick leaves behind, in bytes */
+	QuietPoint	points[QUIET_POINTS];
+} DebugShared;
+
+static DebugShared *shared = NULL;
 
 Size
 debug_shmem_size(void)
 {
-	return QUIET_POINTS * sizeof(QuietPoint);
+	return sizeof(DebugShared);
 }
 
 void
 debug_shmem_init(void *place, bool found)
 {
-	points = place;
-	for (int i = 0; i < QUIET_POINTS && !found; i++)
+	shared = place;
+	if (found)
+		return;
+	for (int i = 0; i < (int) lengthof(shared->ticks); i++)
+		pg_atomic_init_u64(&shared->ticks[i], 0);
+	pg_atomic_init_u32(&shared->leak, 0);
+	for (int i = 0; i < QUIET_POINTS; i++)
 	{
-		pg_atomic_init_u32(&points[i].held, 0);
-		pg_atomic_init_u32(&points[i].waiters, 0);
+		pg_atomic_init_u32(&shared->points[i].held, 0);
+		pg_atomic_init_u32(&shared->points[i].waiters, 0);
 	}
 }
 
@@ -83,13 +106,15 @@ quiet_point(const char *name, bool create)
 {
 	for (int i = 0; i < QUIET_POINTS; i++)
 	{
-		if (strcmp(points[i].name, name) == 0)
-			return &points[i];
-		if (points[i].name[0] == '\0')
+		QuietPoint *point = &shared->points[i];
+
+		if (strcmp(point->name, name) == 0)
+			return point;
+		if (point->name[0] == '\0')
 		{
 			if (create)
-				strlcpy(points[i].name, name, NAMEDATALEN);
-			return create ? &points[i] : NULL;
+				strlcpy(point->name, name, NAMEDATALEN);
+			return create ? point : NULL;
 		}
 	}
 	return NULL;
@@ -107,6 +132,36 @@ debug_point_quiet(const char *name)
 	while (pg_atomic_read_u32(&point->held) != 0)
 		pg_usleep(1000);
 	pg_atomic_fetch_sub_u32(&point->waiters, 1);
+}
+
+/* A worker begins another look at everything. */
+void
+debug_tick(TickOf whose)
+{
+	uint32		leak = pg_atomic_read_u32(&shared->leak);
+
+	if (leak > 0)
+		(void) MemoryContextAllocZero(TopMemoryContext, leak);	/* freed by nobody: that is what it is for */
+	pg_atomic_fetch_add_u64(&shared->ticks[whose], 1);
+}
+
+/* Whether a runner was registered and has not come yet. */
+static bool
+somebody_is_on_the_way(RunnerSlot *slot)
+{
+	for (int i = worker_runner_next(0, InvalidOid, slot); i >= 0; i = worker_runner_next(i + 1, InvalidOid, slot))
+	{
+		if (slot->state == RUNNER_STARTING)
+			return true;
+	}
+	return false;
+}
+
+/* True once somebody of that kind has begun another tick. */
+static bool
+ticked_since(TickOf whose, uint64 before)
+{
+	return pg_atomic_read_u64(&shared->ticks[whose]) != before;
 }
 
 SQL_FUNCTION(revenant_debug_hold)
@@ -148,6 +203,47 @@ SQL_FUNCTION(revenant_debug_quiet_waiters)
 	QuietPoint *point = quiet_point(text_to_cstring(PG_GETARG_TEXT_PP(0)), true);
 
 	PG_RETURN_INT32(point == NULL ? 0 : (int32) pg_atomic_read_u32(&point->waiters));
+}
+
+/*
+ * _debug_tick(count, apart): so many times the clock is moved by `apart`, the
+ * launcher and the supervisors are woken and told that tasks may have changed, and
+ * the next time comes when the launcher and one of the supervisors have begun
+ * another tick. Who is on its way comes first: it would be late by the clock.
+ */
+SQL_FUNCTION(revenant_debug_tick)
+{
+	int32		count = PG_GETARG_INT32(0);
+	Interval   *apart = PG_GETARG_INTERVAL_P(1);
+	RunnerSlot *slot = palloc(sizeof(RunnerSlot));
+
+	for (int32 i = 0; i < count; i++)
+	{
+		uint64		launcher;
+		uint64		supervisor;
+
+		while (somebody_is_on_the_way(slot))
+		{
+			CHECK_FOR_INTERRUPTS();
+			pg_usleep(TICK_POLL_US);
+		}
+		launcher = pg_atomic_read_u64(&shared->ticks[TICK_OF_LAUNCHER]);
+		supervisor = pg_atomic_read_u64(&shared->ticks[TICK_OF_SUPERVISOR]);
+		clock_move((int64) apart->time + apart->day * USECS_PER_DAY);
+		worker_wake_all();
+		while (!ticked_since(TICK_OF_LAUNCHER, launcher) || !ticked_since(TICK_OF_SUPERVISOR, supervisor))
+		{
+			CHECK_FOR_INTERRUPTS();
+			pg_usleep(TICK_POLL_US);
+		}
+	}
+	PG_RETURN_VOID();
+}
+
+SQL_FUNCTION(revenant_debug_leak)
+{
+	pg_atomic_write_u32(&shared->leak, (uint32) Max(PG_GETARG_INT32(0), 0));
+	PG_RETURN_VOID();
 }
 
 #endif							/* REVENANT_DEBUG */

@@ -45,6 +45,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "debug.h"
 #include "guc.h"
 #include "launcher.h"
 #include "lease.h"
@@ -144,6 +145,7 @@ revenant_launcher_main(Datum main_arg)
 		}
 		clock_note_writable();
 
+		DEBUG_TICK(TICK_OF_LAUNCHER);
 		tick(&sleep_ms);
 		MemoryContextReset(tick_context);
 

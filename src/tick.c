@@ -16,6 +16,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "debug.h"
 #include "tick.h"
 
 /* After a step that failed the next tick comes that soon. */
@@ -39,6 +40,7 @@ tick_init(void)
 void
 tick_begin(int64 longest_us)
 {
+	DEBUG_TICK(TICK_OF_SUPERVISOR);
 	wake_us = clock_now_us() + longest_us;
 	MemoryContextSwitchTo(tick_context);
 }

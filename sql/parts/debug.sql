@@ -11,5 +11,10 @@ CREATE FUNCTION revenant._debug_quiet_waiters(point text) RETURNS integer
 LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_quiet_waiters';
 CREATE FUNCTION revenant._debug_move_clock(by interval) RETURNS void
 LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_move_clock';
+CREATE FUNCTION revenant._debug_tick(count integer, apart interval) RETURNS void
+LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_tick';
+CREATE FUNCTION revenant._debug_leak(bytes integer) RETURNS void
+LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_leak';
 REVOKE ALL ON FUNCTION revenant._debug_hold(text), revenant._debug_let_go(text), revenant._debug_hold_quiet(text),
-	revenant._debug_let_go_quiet(text), revenant._debug_quiet_waiters(text), revenant._debug_move_clock(interval) FROM PUBLIC;
+	revenant._debug_let_go_quiet(text), revenant._debug_quiet_waiters(text), revenant._debug_move_clock(interval), revenant._debug_tick(integer, interval),
+	revenant._debug_leak(integer) FROM PUBLIC;
