@@ -70,7 +70,8 @@ typedef struct KnownDatabase
 	int64		retry_us;		/* how long after that the next one may be */
 	int64		absent_since_us;
 	bool		left_alone;		/* is not wanted, and nothing of ours is there */
-	bool		complained;		/* no worker could be started, and the log says so */
+	int64		starving_since_us;	/* since when no worker can be started; 0: one can */
+	bool		complained;		/* ... and the log says so */
 } KnownDatabase;
 
 static HTAB *databases = NULL;
@@ -341,6 +342,7 @@ start_supervisors(long *sleep_ms)
 		}
 		if (slot >= 0 && start_supervisor(known, slot, generation))
 		{
+			known->starving_since_us = 0;
 			known->complained = false;
 			/* look again in case that it never comes */
 			*sleep_ms = Min(*sleep_ms, STANDBY_PROBE_US / US_PER_MS);
@@ -349,8 +351,13 @@ start_supervisors(long *sleep_ms)
 		if (slot >= 0)
 			worker_supervisor_free(slot, generation);
 		*sleep_ms = Min(*sleep_ms, RETRY_US / US_PER_MS);
-		starving |= slot != RESERVE_PAUSED;
-		if (slot != RESERVE_PAUSED && !known->complained)
+		if (slot == RESERVE_PAUSED)
+			continue;
+		starving = true;
+		if (known->starving_since_us == 0)
+			known->starving_since_us = now;
+		/* not at once: while the server is shut down places are still taken by workers that have gone before us */
+		if (!known->complained && now - known->starving_since_us >= RETRY_US)
 		{
 			ereport(LOG,
 					(errmsg("no background worker is free for the supervisor of database %u", known->oid),
