@@ -10,7 +10,7 @@
 #	BENCH_ROUNDS=5				for each of the two sides
 #	BENCH_TIMES=50				how often an interval is measured
 #	BENCH_LEASES=1000000		how many live leases are many
-#	BENCH_IDLE_SECONDS=60		how long the idle supervisor is watched
+#	BENCH_IDLE_SECONDS=60		how long idle supervisors are watched
 
 # What only rows call looks unreachable to the linter.
 # shellcheck disable=SC2317
@@ -53,6 +53,12 @@ bench_cluster()
 		$(printf '%s\n' "${@:3}")
 	SETTINGS
 	cluster_start "$1"
+	bench_database "$1"
+}
+
+# bench_database NAME: what the rows need in a database of that cluster.
+bench_database()
+{
 	sql "$1" "
 		CREATE EXTENSION revenant;
 		CREATE SCHEMA bench;
@@ -77,10 +83,10 @@ sql_session()
 	client "$1" psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 >&2
 }
 
-# median_milliseconds QUERY: of the intervals it returns, on bench.
+# median_milliseconds NAME QUERY: of the intervals it returns.
 median_milliseconds()
 {
-	sql bench "SELECT round((1000 * extract(epoch FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY took)))::numeric, 1) FROM ($1) AS t (took)"
+	sql "$1" "SELECT round((1000 * extract(epoch FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY took)))::numeric, 1) FROM ($2) AS t (took)"
 }
 
 # ---------------------------------------------------------------------------
@@ -117,7 +123,7 @@ print_facts()
 			  FROM pg_settings WHERE name IN ('autovacuum', 'checkpoint_timeout', 'fsync', 'jit',
 				'max_wal_size', 'shared_buffers', 'synchronous_commit', 'wal_level')")
 		- pgbench: prepared statements, $rounds rounds of $seconds s for each side, in turns; rates are medians, a ratio is the median of the rounds' ratios
-		- intervals: medians of $times, both ends by the server's clock; promotions: 3
+		- intervals: medians of $times, both ends by the server's clock; promotions: 3, pg_cron's: $cron_times
 
 	EOT
 }
@@ -159,6 +165,8 @@ measure()
 }
 
 install_packages
+# Before the server is copied, since pg_cron is to be in the copy.
+[[ " ${wanted_rows[*]} " != *' create '* ]] || "$top/test/harness/packages" "+postgresql-$PGMAJOR-cron"
 scratch_open revenant-bench
 trap end_row EXIT
 stage_server

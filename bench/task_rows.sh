@@ -4,18 +4,32 @@
 #
 # As in lease_rows.sh. Both ends of an interval are read from the server's clock.
 
+cron_times=10		# how often pg_cron is asked for a job: each time may take a minute
+
+# Beside pg_cron, on a server that has both.
 row_create()
 {
-	local from_before from_after
+	bench_cluster cron 54345 "shared_preload_libraries = 'revenant,pg_cron'" \
+		'cron.use_background_workers = on' 'cron.log_run = off' 'cron.log_statement = off'
+	sql cron 'CREATE EXTENSION pg_cron'
+	create_latency cron
+	cron_latency cron
+	ratio=$(calculate "$cron_median / $from_before" %.0f)
+	put "task: create_task to its first statement, from just before COMMIT (from its return: $from_after ms)" \
+		"$from_before ms" "pg_cron $cron_version, \`$cron_schedule\`, asked evenly over its period: $cron_median ms ($cron_range)" \
+		"$from_before ms, $ratio times as fast" '< 8 ms' "$(less "$from_before" 8)"
+	cluster_remove cron
+}
 
-	sql bench '
+# create_latency NAME: sets from_before and from_after, in milliseconds.
+create_latency()
+{
+	sql "$1" '
 		CREATE TABLE bench.asked (i int, before timestamptz, after timestamptz);
 		CREATE TABLE bench.started (i int, at timestamptz)'
-	create_tasks | sql_session bench
-	from_before=$(median_milliseconds 'SELECT s.at - a.before FROM bench.asked AS a JOIN bench.started AS s USING (i)')
-	from_after=$(median_milliseconds 'SELECT s.at - a.after FROM bench.asked AS a JOIN bench.started AS s USING (i)')
-	put "task: create_task to its first statement, from just before COMMIT (from its return: $from_after ms)" \
-		"$from_before ms" '—' "$from_before ms" '< 8 ms' "$(less "$from_before" 8)"
+	create_tasks | sql_session "$1"
+	from_before=$(median_milliseconds "$1" 'SELECT s.at - a.before FROM bench.asked AS a JOIN bench.started AS s USING (i)')
+	from_after=$(median_milliseconds "$1" 'SELECT s.at - a.after FROM bench.asked AS a JOIN bench.started AS s USING (i)')
 }
 
 # The session that asks: both times are taken by the server, in that session.
@@ -36,6 +50,47 @@ create_tasks()
 	done
 }
 
+# cron_latency NAME: sets what pg_cron needs, in milliseconds, with the shortest
+# period that it has: a second, before 1.5 a minute. A job waits for the next
+# tick; so the commits lie evenly over one period, and all of them are awaited.
+cron_latency()
+{
+	local period=1 first='SELECT min(s.at) - a.before FROM bench.cron_asked AS a JOIN bench.cron_started AS s USING (i) GROUP BY i, a.before'
+
+	cron_schedule='1 second'
+	if ! sql "$1" "SELECT cron.schedule('bench', '$cron_schedule', 'SELECT 1'), cron.unschedule('bench')" >/dev/null 2>&1; then
+		cron_schedule='* * * * *'
+		period=60
+	fi
+	cron_version=$(sql "$1" "SELECT extversion FROM pg_extension WHERE extname = 'pg_cron'")
+	sql "$1" '
+		CREATE TABLE bench.cron_asked (i int, before timestamptz);
+		CREATE TABLE bench.cron_started (i int, at timestamptz)'
+	progress "    waits for pg_cron, up to $((2 * period)) s"
+	cron_jobs "$period" | sql_session "$1"
+	await "$1" $((period + 30)) "(SELECT count(DISTINCT i) = $cron_times FROM bench.cron_started)" 0.1
+	sql "$1" 'SELECT cron.unschedule(jobid) FROM cron.job' >/dev/null
+	cron_median=$(calculate "$(median_milliseconds "$1" "$first")" %.0f)
+	cron_range=$(sql "$1" "SELECT concat_ws(' to ', round(1000 * extract(epoch FROM min(took))), round(1000 * extract(epoch FROM max(took))))
+		FROM ($first) AS t (took)")
+}
+
+cron_jobs()
+{
+	local i
+
+	for ((i = 1; i <= cron_times; i++)); do
+		cat <<-SQL
+			BEGIN;
+			SELECT cron.schedule('bench-$i', '$cron_schedule', 'INSERT INTO bench.cron_started VALUES ($i, clock_timestamp())') \\g /dev/null
+			SELECT clock_timestamp() AS before \\gset
+			COMMIT;
+			INSERT INTO bench.cron_asked VALUES ($i, :'before');
+			SELECT pg_sleep($1.0 / $cron_times) \\g /dev/null
+		SQL
+	done
+}
+
 row_restart()
 {
 	local took
@@ -44,7 +99,7 @@ row_restart()
 		CREATE TABLE bench.run (i int, pid int, at timestamptz);
 		CREATE TABLE bench.killed (i int, pid int, at timestamptz)'
 	restart_tasks | sql_session bench
-	took=$(median_milliseconds 'SELECT r.at - k.at FROM bench.killed AS k JOIN bench.run AS r ON r.i = k.i AND r.pid <> k.pid')
+	took=$(median_milliseconds bench 'SELECT r.at - k.at FROM bench.killed AS k JOIN bench.run AS r ON r.i = k.i AND r.pid <> k.pid')
 	put "task: runner terminated, to the next run's first statement" \
 		"$took ms" '—' "$took ms" '< 12 ms' "$(less "$took" 12)"
 }
@@ -97,34 +152,88 @@ row_promote()
 	cluster_remove "node$((times + 1))"
 }
 
-# The processor time of launcher and supervisors while nothing is due.
+# What launcher and supervisors cost while nothing is due: one database with many
+# tasks, and many databases with one, which are watched at the same time.
 row_idle()
 {
-	local watched=${BENCH_IDLE_SECONDS:-60} before used
+	local watched=${BENCH_IDLE_SECONDS:-60} databases=50 tasks_before many_before used
 
 	bench_cluster idle 54342
 	sql idle "SELECT revenant.create_task('idle-' || i, 'SELECT 1', schedule => '1 day')
 		FROM generate_series(1, 1000) AS i" >/dev/null
+	create_many "$databases"
 	sleep 2				# what the creation itself costs is another matter
-	before=$(processor_ticks idle)
+
+	tasks_before=$(processor_seconds idle 1)
+	many_before=$(processor_seconds many $((databases + 1)))
 	sleep "$watched"
-	used=$(calculate "($(processor_ticks idle) - $before) / $(getconf CLK_TCK)" %.2f)
+	used=$(calculate "$(processor_seconds idle 1) - $tasks_before" %.2f)
 	put "task: processor time in $watched s, idle, 1,000 scheduled tasks" \
 		"$used s" '—' "$used s" '< 0.1 s' "$(less "$used" 0.1)"
+	used=$(own_megabytes idle 1)
+	put 'task: memory of launcher and supervisor, without what is shared, 1,000 scheduled tasks' \
+		"$used MB" '—' "$used MB" '—' '—'
+	used=$(calculate "$(processor_seconds many $((databases + 1))) - $many_before" %.2f)
+	put "task: processor time in $watched s, idle, $databases databases with a scheduled task" \
+		"$used s" '—' "$used s" '—' '—'
+	used=$(own_megabytes many $((databases + 1)))
+	put "task: memory of launcher and $((databases + 1)) supervisors, without what is shared, $databases databases with a scheduled task" \
+		"$used MB" '—' "$used MB" '—' '—'
 	cluster_remove idle
+
+	database=many1 create_latency many
+	put "task: create_task to its first statement in one of $databases databases, from just before COMMIT (from its return: $from_after ms)" \
+		"$from_before ms" '—' "$from_before ms" '—' '—'
+	cluster_remove many
 }
 
-processor_ticks()
+# create_many COUNT: a cluster with that many databases beside the first one.
+create_many()
 {
-	local pid pids
+	local i
+
+	# launcher and another one of ours, the server's own, supervisors, runners
+	bench_cluster many 54344 "max_worker_processes = $((3 + $1 + 1 + 16))"
+	for ((i = 1; i <= $1; i++)); do
+		sql many "CREATE DATABASE many$i"
+		database=many$i bench_database many
+		database=many$i sql many "SELECT revenant.create_task('idle', 'SELECT 1', schedule => '1 day')" >/dev/null
+	done
+	await many 30 "(SELECT count(*) = $1 + 1 FROM pg_stat_activity WHERE backend_type = 'revenant supervisor')" 0.1
+}
+
+# workers NAME SUPERVISORS: the processes of the launcher and of that many supervisors.
+workers()
+{
+	local pids
 
 	pids=$(sql "$1" "SELECT pid FROM pg_stat_activity
 		WHERE backend_type IN ('revenant launcher', 'revenant supervisor')")
-	[ "$(wc -w <<<"$pids")" -ge 2 ] || die 'no launcher or no supervisor'
+	[ "$(wc -w <<<"$pids")" -eq $(($2 + 1)) ] || die "not one launcher and $2 supervisors"
+	echo "$pids"
+}
+
+# processor_seconds NAME SUPERVISORS: what they have used since they began. In
+# nanoseconds, since many of them may use less than a clock tick each.
+processor_seconds()
+{
+	local pid pids
+
+	pids=$(workers "$@")
 	for pid in $pids; do
-		# Fields 14 and 15, counted from behind the name, which may have spaces.
-		sed 's/.*) //' "/proc/$pid/stat" | awk '{ print $12 + $13 }'
-	done | awk '{ ticks += $1 } END { print ticks + 0 }'
+		cut -d ' ' -f 1 "/proc/$pid/schedstat"
+	done | awk '{ nanoseconds += $1 } END { printf "%.6f\n", nanoseconds / 1e9 }'
+}
+
+# own_megabytes NAME SUPERVISORS: resident, and neither of a file nor of shared memory.
+own_megabytes()
+{
+	local pid pids
+
+	pids=$(workers "$@")
+	for pid in $pids; do
+		sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$pid/status"
+	done | awk '{ kilobytes += $1 } END { if (NR) printf "%.1f\n", kilobytes / 1024; else exit 1 }'
 }
 
 # Everything is due at one commit; the clock stops when the last command has run.
