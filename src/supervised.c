@@ -347,8 +347,8 @@ supervised_load(void *arg)
 	Task	   *task;
 
 	/* DROP EXTENSION may be under way, or committed just now: then a later tick sees that it is gone */
-	load->gone = extension == NULL;
-	if (load->gone)
+	load->absent = extension == NULL;
+	if (load->absent)
 		return;
 	load->busy = !row_try_open(extension->task, AccessShareLock, &rel);
 	if (!load->busy && !row_try_open(state_oid, AccessShareLock, &state))

@@ -90,7 +90,8 @@ typedef struct Load
 	List	   *open_runs;		/* of palloc'd TaskState, in tick_context */
 	List	   *orphans;		/* the same: rows of tasks that were dropped */
 	int			foreign;		/* tasks that wait for adopt() */
-	bool		gone;			/* the tables are not there any more */
+	bool		absent;			/* the extension is not there any more */
+	bool		gone;			/* the tables are not, though it is */
 	bool		busy;			/* somebody has locked them */
 } Load;
 

@@ -230,12 +230,12 @@ reload(void)
 	int64		began_us = clock_now_us();
 
 	reload_wanted = false;
-	if (!tick_step("read its tasks", supervised_load, &result) || result.gone || result.busy)
+	if (!tick_step("read its tasks", supervised_load, &result) || result.absent || result.gone || result.busy)
 	{
 		reload_wanted = true;
 		if (result.gone)
 			extension_forget();
-		tick_at_most(RETRY_US);
+		tick_at_most(result.absent ? 0 : RETRY_US);
 		return;
 	}
 	if (result.foreign > foreign)
