@@ -465,6 +465,9 @@ collect(void)
 
 /* ---------------------------------------------------------------- what should run */
 
+#define NO_RUNNER "no runner is free: see revenant.max_runners and max_worker_processes"
+
+/* Starts a runner. False: there is none to be had. */
 static bool
 start(Task *task)
 {
@@ -472,6 +475,7 @@ start(Task *task)
 	WorkerExtra extra = {.database = MyDatabaseId, .role = task->role};
 	RunnerRequest wanted = {.task = task->key, .name = task->name, .life = task->life, .next_run = task->fire_at,
 	.follows = following};
+	TaskPhase	before = task->phase;
 	const char *problem;
 	MemoryContext old;
 	int			holder;
@@ -511,7 +515,8 @@ start(Task *task)
 		return true;
 	}
 
-	publish(task, PHASE_CLAIMING, 0, following ? "is being started" : "waits for its lease");
+	/* before its runner says that it leads; and told only if there is one */
+	pass_through(task, PHASE_CLAIMING, following ? "is being started" : "waits for its lease");
 	worker_prepare(&worker, "revenant runner", "", "revenant_runner_main");
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "revenant runner for %.*s",
 			 pg_mbcliplen(task->name, (int) strlen(task->name), BGW_MAXLEN - (int) sizeof("revenant runner for ")),
@@ -528,9 +533,13 @@ start(Task *task)
 	{
 		worker_runner_give_back(extra.slot, extra.generation);
 		pass_through(task, PHASE_SCHEDULED, "");
+		if (before == PHASE_WAITING_FOR_SLOT)
+			pass_through(task, before, NO_RUNNER);
 		return false;
 	}
 
+	if (!following)
+		task_tell_phase(task->name, task->role, before, PHASE_CLAIMING, "");
 	task->runner_generation = extra.generation;
 	task->slot = extra.slot;
 	task->late_since_us = 0;
@@ -718,8 +727,7 @@ decide(void *arg)
 		if (room)
 			room = start(due[i]);
 		if (!room)
-			publish(due[i], PHASE_WAITING_FOR_SLOT, 0,
-					"no runner is free: see revenant.max_runners and max_worker_processes");
+			publish(due[i], PHASE_WAITING_FOR_SLOT, 0, NO_RUNNER);
 		if (!room && hungry_since_us == 0)
 			hungry_since_us = due[i]->late_since_us;
 	}
