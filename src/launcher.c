@@ -49,6 +49,7 @@
 #include "guc.h"
 #include "launcher.h"
 #include "lease.h"
+#include "stat.h"
 #include "task_status.h"
 #include "worker.h"
 #include "zone.h"
@@ -210,6 +211,7 @@ forget_database(KnownDatabase *known)
 	}
 	task_status_purge(known->oid, InvalidOid);
 	lease_forget_database(known->oid);
+	stat_purge(known->oid, InvalidOid);
 	hash_search(databases, &known->oid, HASH_REMOVE, NULL);
 }
 

@@ -37,6 +37,8 @@
 #include "lease_holder.h"
 #include "lease_local.h"
 #include "shmem.h"
+#include "stat.h"
+#include "stat_task.h"
 #include "task_status.h"
 #include "worker.h"
 #include "zone.h"
@@ -75,7 +77,7 @@ static void startup_hook(void);
 static void attach(void);
 
 static const char *const tranche_names[] = {
-	"RevenantDatabases", "RevenantLeases", "RevenantHolders", "RevenantTasks", "RevenantArea"
+	"RevenantDatabases", "RevenantLeases", "RevenantHolders", "RevenantTasks", "RevenantStats", "RevenantTaskStats", "RevenantArea"
 };
 
 /* What each table is made of; the tranche is known at run time only. */
@@ -94,6 +96,12 @@ table_parameters(SharedTable which)
 			break;
 		case SHARED_HOLDERS:
 			params = *lease_holder_params();
+			break;
+		case SHARED_STATS:
+			params = *stat_params();
+			break;
+		case SHARED_TASK_STATS:
+			params = *stat_task_params();
 			break;
 		default:
 			params = *task_status_params();

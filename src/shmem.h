@@ -18,6 +18,8 @@ typedef enum SharedTable
 	SHARED_LEASES,				/* LeaseEntry */
 	SHARED_HOLDERS,				/* LeaseHolder: shared holds */
 	SHARED_TASKS,				/* TaskStatus */
+	SHARED_STATS,				/* StatDatabase: what was counted for each database and instance */
+	SHARED_TASK_STATS,			/* StatTask */
 	SHARED_TABLES				/* how many there are */
 } SharedTable;
 

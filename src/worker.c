@@ -690,6 +690,7 @@ worker_runner_reserve(const RunnerRequest *wanted, int64 since_us, uint32 *gener
 		slot->follows = wanted->follows;
 		slot->next_run = wanted->next_run;
 		slot->registered_us = clock_now_us();
+		slot->due_us = since_us != 0 ? since_us : slot->registered_us;
 		strlcpy(slot->name, wanted->name, sizeof(slot->name));
 	}
 	LWLockRelease(&shared->lock);

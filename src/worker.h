@@ -66,6 +66,7 @@ typedef struct RunnerSlot
 	bool		stop;			/* asked to end */
 	int64		registered_us;
 	int64		started_us;		/* when it got the lease, or began to follow; 0: not yet */
+	int64		due_us;			/* since when the run was due */
 	int64		ended_us;
 	int64		token;
 	int64		run;			/* its number in the history; 0: none */
