@@ -40,6 +40,7 @@
 #include "extension.h"
 #include "guc.h"
 #include "lease.h"
+#include "stat.h"
 
 #define CHANNEL "revenant"
 #define PHASE_MAX 32
@@ -285,6 +286,7 @@ put(const Record *record)
 	ring->records[ring->last % guc_event_buffer] = *record;
 	ring->records[ring->last % guc_event_buffer].seq = ring->last;
 	LWLockRelease(&ring->lock);
+	stat_count(STAT_EVENTS);
 }
 
 /*

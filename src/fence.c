@@ -52,6 +52,7 @@
 #include "fence_state.h"
 #include "locktag.h"
 #include "shmem.h"
+#include "stat.h"
 #include "token.h"
 
 /* Tokens in a block: what a crash skips at most, and how often a reservation is flushed. */
@@ -122,6 +123,7 @@ fence_next_token(const char *function)
 	PreventCommandIfReadOnly(function);
 	while (!draw(state, &token) && !look_and_draw(extension, state, &token))
 		reserve(extension, state);
+	stat_count(STAT_TOKENS);
 	return token;
 }
 

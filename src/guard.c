@@ -56,6 +56,7 @@
 #include "extension.h"
 #include "guard.h"
 #include "lease_api.h"
+#include "stat.h"
 
 #define GUARD_TRIGGER "revenant_guard"
 #define GUARD_REPLICA_TRIGGER "revenant_guard_replica"
@@ -284,6 +285,7 @@ check_write(Oid relid)
 
 		if (lease_guard_passes(lease))
 			continue;
+		stat_count(STAT_FENCES_REJECTED);
 		ereport(ERROR,
 				(errcode(ERRCODE_RV_FENCE_REQUIRED),
 				 errmsg("a write to table \"%s\" needs a fence", get_rel_name(relid)),

@@ -44,6 +44,7 @@
 #include "lease_standing.h"
 #include "lease_wait.h"
 #include "lease_xact.h"
+#include "stat.h"
 
 /* There is no room for the deadline in shared memory: it goes into the row, and counts from the commit on. */
 static int64
@@ -353,6 +354,8 @@ lease_renew(const LeaseNameToken *arg, int64 ttl_us)
 	if (look == NULL)
 		return 0;
 	deadline_us = renew(look->entry, arg->name, arg->token, ttl_us);
+	if (deadline_us != 0 && deadline_us != PG_INT64_MAX)
+		stat_count(STAT_LEASES_RENEWED);
 	lease_xact_forget(look);
 	return deadline_us;
 }

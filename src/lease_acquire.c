@@ -43,6 +43,7 @@
 #include "lease_standing.h"
 #include "lease_wait.h"
 #include "row.h"
+#include "stat.h"
 #include "task.h"
 
 /* How long a try with a request_id waits for a grant to the same request that is being committed. */
@@ -561,6 +562,8 @@ grant(Target *target, const LeaseRequest *request, int64 token)
 		SpinLockRelease(&entry->mutex);
 	}
 	op->granted = true;
+	op->counted = STAT_LEASES_ACQUIRED;
+	op->takes_over = before.scope == LEASE_TTL;
 
 	/* an older operation of this transaction may have deleted the row already */
 	if (request->scope == LEASE_TTL)
@@ -570,6 +573,37 @@ grant(Target *target, const LeaseRequest *request, int64 token)
 	lease_tell_lost(target->name, &before, "expired");
 	if (request->election)
 		lease_tell_claimed(target->name, hold, request->holder);
+}
+
+/* Everything up to the grant. True: H and F of all names are ours. Else `*token` is the answer, 0 for busy. */
+static bool
+obtain(Target *targets, int count, const LeaseRequest *request, int64 until_us, int64 *token)
+{
+	return !answer_from_own(targets, count, request, token) &&
+		!find_request(targets, count, request, until_us, token) &&
+		take_all(targets, count, request, until_us, token);
+}
+
+/* The same for who may wait: that is counted, however it ends. */
+static bool
+obtain_waiting(Target *targets, int count, const LeaseRequest *request, int64 until_us, int64 *token)
+{
+	volatile bool obtained = false;
+
+	lease_wait_watch();
+	PG_TRY();
+	{
+		obtained = obtain(targets, count, request, until_us, token);
+	}
+	PG_FINALLY();
+	{
+		int64		waited_us;
+
+		if (lease_wait_watched(&waited_us))
+			stat_time(STAT_LEASE_WAITS, waited_us);
+	}
+	PG_END_TRY();
+	return obtained;
 }
 
 /*
@@ -586,6 +620,7 @@ lease_acquire(const LeaseRequest *request)
 	Target	   *targets;
 	int			count;
 	bool		bare;
+	bool		obtained;
 
 	PreventCommandDuringRecovery(request->function);
 	PreventCommandIfReadOnly(request->function);
@@ -603,11 +638,13 @@ lease_acquire(const LeaseRequest *request)
 	open_targets(targets, count, request);
 	if (bare)
 		PopActiveSnapshot();
-	if (answer_from_own(targets, count, request, &token) ||
-		find_request(targets, count, request, until_us, &token) ||
-		!take_all(targets, count, request, until_us, &token))
+	obtained = request->wait ? obtain_waiting(targets, count, request, until_us, &token) :
+		obtain(targets, count, request, until_us, &token);
+	if (!obtained)
 	{
 		withdraw(targets, count);
+		if (token == 0)
+			stat_count(STAT_LEASES_REJECTED);
 		return token;
 	}
 	DEBUG_POINT("lease-before-grant");

@@ -27,6 +27,7 @@
 #include "lease_row.h"
 #include "lease_standing.h"
 #include "lease_wait.h"
+#include "stat.h"
 
 /* How long revoke() waits for a process that it terminated, and how often it looks. */
 #define TERMINATE_WAIT_US (10 * US_PER_S)
@@ -129,6 +130,7 @@ revoke_process(const char *name, const LeaseKey *key, const LeaseHold *hold, con
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
+	stat_count(STAT_LEASES_REVOKED);
 	lease_tell_revoked(name, hold, reason);
 }
 
@@ -137,13 +139,16 @@ static int64
 revoke_ttl(LeaseEntry *entry, const char *name, int64 token, const char *reason, bool terminate)
 {
 	LeaseHold	hold;
+	LeaseOp    *op;
 
 	exclude_fenced(&entry->key, terminate);
 	(void) lease_settle_fenced(entry, name, true);
 	lease_entry_snapshot(entry, &hold, NULL);
 	if (hold.token != token || lease_hold_free_from(&hold) <= clock_now_us() || !lease_row_delete(name, token, false))
 		return 0;
-	lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token)->hold.scope = LEASE_TTL;
+	op = lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(entry), token);
+	op->hold.scope = LEASE_TTL;
+	op->counted = STAT_LEASES_REVOKED;
 	lease_tell_revoked(name, &hold, reason);
 	return token;
 }

@@ -27,6 +27,7 @@
 #include "lease.h"
 #include "lease_api.h"
 #include "lease_entry.h"
+#include "stat.h"
 
 #define TTL_MIN_US (100 * US_PER_MS)
 #define TTL_MAX_US (INT64CONST(3660) * 86400 * US_PER_S)	/* 10 years, however they are counted */
@@ -451,6 +452,9 @@ SQL_FUNCTION(revenant_fence)
 	LeaseNameToken arg = {.function = "revenant.fence()"};
 
 	if (!lease_name_token_args(fcinfo, &arg))
+	{
+		stat_attach(extension_get()->extension);
+		stat_count(STAT_FENCES_REJECTED);
 		ereport(ERROR,
 				(errcode(ERRCODE_RV_STALE_TOKEN),
 				 PG_ARGISNULL(1) ?
@@ -458,6 +462,7 @@ SQL_FUNCTION(revenant_fence)
 				 errmsg("token %lld of lease \"%s\" is not the current one", (long long) arg.token, arg.name),
 				 errdetail("Tokens are positive; null is what a failed acquire returns."),
 				 errhint("Stop the work that the lease stood for.")));
+	}
 	lease_fence(&arg);
 	PG_RETURN_VOID();
 }

@@ -42,6 +42,7 @@
 #include "lease_note.h"
 #include "locktag.h"
 #include "shmem.h"
+#include "stat.h"
 
 /*
  * What one entry takes in the area beside its name: itself, the table's item
@@ -89,7 +90,7 @@ lease_entry_params(void)
 	return &params;
 }
 
-/* The key of a name (of 1 to LEASE_NAME_MAX bytes) in this database. */
+/* The key of a name (of 1 to LEASE_NAME_MAX bytes) in this database. Who has one can count: see stat.c. */
 void
 lease_key_make(LeaseKey *key, const char *name)
 {
@@ -100,6 +101,7 @@ lease_key_make(LeaseKey *key, const char *name)
 	if (digest_slots == NULL)
 		digest_slots = MemoryContextAllocZero(TopMemoryContext, /* for the life of this process */
 											  DIGEST_SLOTS * sizeof(DigestSlot));
+	stat_attach(instance);
 	slot = &digest_slots[hash % DIGEST_SLOTS];
 	if (slot->instance != instance || strcmp(slot->name, name) != 0)
 	{

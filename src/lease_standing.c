@@ -25,6 +25,7 @@
 #include "lease_row.h"
 #include "lease_standing.h"
 #include "lease_wait.h"
+#include "stat.h"
 
 /* How a look at the row settles the entry */
 typedef enum Settling
@@ -242,7 +243,7 @@ describe_holder(LeaseEntry *entry, const char *name, const LeaseHold *hold)
 	return label != NULL ? psprintf("\"%s\" (role \"%s\")", label, role) : psprintf("role \"%s\"", role);
 }
 
-/* Raises RV001 or RV002 with the facts. `entry` may be NULL: nobody holds the name. */
+/* Raises RV001 or RV002 with the facts, and counts it. `entry` may be NULL: nobody holds the name. */
 void
 lease_raise_not_current(LeaseEntry *entry, const char *name, int64 token, Standing why, const LeaseHold *hold)
 {
@@ -250,6 +251,7 @@ lease_raise_not_current(LeaseEntry *entry, const char *name, int64 token, Standi
 
 	if (entry != NULL)
 		lease_entry_snapshot(entry, &now, NULL);
+	stat_count(STAT_FENCES_REJECTED);
 	if (why == STANDING_EXPIRED)
 		ereport(ERROR,
 				(errcode(ERRCODE_RV_LEASE_EXPIRED),

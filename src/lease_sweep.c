@@ -174,7 +174,10 @@ remove_one(const char *name)
 	if (!lease_entry_is_taken(look->entry, &now) && lease_hold_has_row(&now) &&
 		lease_row_delete(name, now.token, false))
 	{
-		lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(look->entry), now.token)->hold.scope = LEASE_TTL;
+		LeaseOp    *op = lease_xact_add(LEASE_OP_RELEASE, lease_entry_pin_again(look->entry), now.token);
+
+		op->hold.scope = LEASE_TTL;
+		op->counted = now.scope == LEASE_TTL ? STAT_LEASES_LAPSED : STAT_NOTHING;	/* else a hold_off is over */
 		lease_tell_lost(name, &now, "expired");
 	}
 	lease_xact_forget(look);

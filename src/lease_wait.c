@@ -40,6 +40,45 @@
 /* How often who sleeps for a bound hold looks whether its session is still there. */
 #define BOUND_LOOK_US (20 * US_PER_MS)
 
+/* What was waited since lease_wait_watch(); a wait that ended in an error is still under way here. */
+static struct
+{
+	int			waits;
+	int64		since_us;		/* of the one that is under way; 0: none is */
+	int64		total_us;
+}			watched;
+
+static void
+wait_begins(void)
+{
+	watched.waits++;
+	watched.since_us = clock_now_us();
+}
+
+static void
+wait_ends(void)
+{
+	watched.total_us += clock_now_us() - watched.since_us;
+	watched.since_us = 0;
+}
+
+/* From here on it is noted what this process waits for locks and for the end of holds. */
+void
+lease_wait_watch(void)
+{
+	memset(&watched, 0, sizeof(watched));
+}
+
+/* Whether it has waited since, also if that ended in an error, and for how long. */
+bool
+lease_wait_watched(int64 *waited_us)
+{
+	if (watched.since_us != 0)
+		wait_ends();
+	*waited_us = watched.total_us;
+	return watched.waits > 0;
+}
+
 /*
  * Takes or gives back a lock at transaction level as the transaction's own:
  * not as the portal's that runs this statement, since a lock that was taken in a
@@ -142,14 +181,20 @@ wait_bounded(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 bool
 lease_wait_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us)
 {
-	if (until_us == WAIT_FOREVER)
-	{
-		(void) acquire(tag, mode, session, false);
-		return true;
-	}
+	bool		granted = true;
+
+	/* at once, or else it is a wait */
 	if (acquire(tag, mode, session, true) != LOCKACQUIRE_NOT_AVAIL)
 		return true;
-	return clock_now_us() < until_us && wait_bounded(tag, mode, session, until_us);
+	if (until_us != WAIT_FOREVER && clock_now_us() >= until_us)
+		return false;
+	wait_begins();
+	if (until_us == WAIT_FOREVER)
+		(void) acquire(tag, mode, session, false);
+	else
+		granted = wait_bounded(tag, mode, session, until_us);
+	wait_ends();
+	return granted;
 }
 
 /* The other processes that hold a lock. Reads the whole lock table, as pg_locks does. */
@@ -251,12 +296,17 @@ lease_wait_lapse(LeaseEntry *entry, int64 since_us, int64 until_us)
 	int64		lock_timeout_us = LockTimeout > 0 ? since_us + LockTimeout * US_PER_MS : PG_INT64_MAX;
 	int64		deadlock_check_us = since_us + DeadlockTimeout * US_PER_MS;
 	bool		in_time = true;
+	LeaseHold	hold;
 
+	if (!lease_entry_is_taken(entry, &hold))
+		return true;
+	if (until_us != WAIT_FOREVER && clock_now_us() >= until_us)
+		return false;
 	InvalidateCatalogSnapshot();
+	wait_begins();
 	ConditionVariablePrepareToSleep(&entry->changed);
 	for (;;)
 	{
-		LeaseHold	hold;
 		int64		now_us;
 		int64		wake_us;
 
@@ -289,6 +339,7 @@ lease_wait_lapse(LeaseEntry *entry, int64 since_us, int64 until_us)
 		sleep_until(entry, wake_us);
 	}
 	ConditionVariableCancelSleep();
+	wait_ends();
 	return in_time;
 }
 

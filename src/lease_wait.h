@@ -20,5 +20,7 @@ extern int	lease_wait_holders(const LOCKTAG *tag, int *pids, int max);
 extern void lease_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session);
 extern bool lease_wait_lapse(LeaseEntry *entry, int64 since_us, int64 until_us);
 extern void lease_wait_change(LeaseEntry *entry, uint64 seen, int64 until_us);
+extern void lease_wait_watch(void);
+extern bool lease_wait_watched(int64 *waited_us);
 
 #endif							/* REVENANT_LEASE_WAIT_H */

@@ -92,7 +92,7 @@ count(LeaseOpKind kind, int more)
 		lease_budget_add(more * locks_of(kind));
 }
 
-/* Notes what the transaction does; takes over the caller's pin. Raises 54000, 53200. */
+/* Notes what the transaction does; takes over the caller's pin. An operation that is over otherwise than by a release says so in `counted`. Raises 54000, 53200. */
 LeaseOp *
 lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 {
@@ -108,6 +108,7 @@ lease_xact_add(LeaseOpKind kind, LeaseEntry *entry, int64 token)
 	op->entry = entry;
 	op->nest_level = GetCurrentTransactionNestLevel();
 	op->hold.token = token;
+	op->counted = kind == LEASE_OP_RELEASE ? STAT_LEASES_RELEASED : kind == LEASE_OP_FENCE ? STAT_FENCES : STAT_NOTHING;
 	op->previous = ops;
 	ops = op;
 	count(kind, 1);
@@ -357,6 +358,15 @@ commit_lengthen(LeaseOp *op)
 }
 
 static void
+count_committed(const LeaseOp *op)
+{
+	if (op->counted != STAT_NOTHING)
+		stat_count(op->counted);
+	if (op->takes_over)
+		stat_count(STAT_LEASES_LAPSED);
+}
+
+static void
 undo(LeaseOp *op)
 {
 	if (op->kind == LEASE_OP_ACQUIRE)
@@ -400,6 +410,7 @@ on_xact_end(XactEvent event, void *arg)
 					commit_release(op);
 				else if (op->kind == LEASE_OP_LENGTHEN)
 					commit_lengthen(op);
+				count_committed(op);
 			}
 			break;
 		case XACT_EVENT_ABORT:

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "lease_entry.h"
+#include "stat.h"
 
 #define LEASE_OPS_MAX 1000		/* leases that a transaction holds and fences at most */
 
@@ -29,6 +30,8 @@ typedef struct LeaseOp
 	bool		granted;		/* acquire: the token is drawn */
 	bool		implicit;		/* fence: by holding the name, not by fence() */
 	bool		has_bound_lock;	/* acquire: B was taken at session level */
+	bool		takes_over;		/* acquire: from a ttl hold that was over */
+	StatCounter counted;		/* at commit; STAT_NOTHING: it is not */
 	int64		hold_off_us;	/* release: nobody gets the name for this long from the commit on */
 	struct LeaseHolder *holder; /* of a shared hold: mapped, and not purged before the end */
 	LeaseHold	hold;
