@@ -23,6 +23,7 @@
 #include "extension.h"
 #include "guc.h"
 #include "row.h"
+#include "stat_task.h"
 #include "supervised.h"
 #include "task_status.h"
 #include "tick.h"
@@ -60,6 +61,7 @@ task_forget_plan(Task *task)
 	task->started_at = 0;
 	task->quarantined = false;
 	task->finished = false;
+	task->slot_wait_counted = false;
 	task->recent.count = 0;
 }
 
@@ -134,6 +136,15 @@ task_make_ready(Task *task, bool first_look, bool following)
 	}
 	task->late_since_us = 0;
 	task->ready = true;
+}
+
+/* The task is due, and no runner is free: counted once for each run, however often it is looked at. */
+void
+task_count_slot_wait(Task *task)
+{
+	if (!task->slot_wait_counted)
+		stat_task_waits_for_slot(&task->key, &task->life);
+	task->slot_wait_counted = true;
 }
 
 /* ---------------------------------------------------------------- the rows */

@@ -70,6 +70,7 @@ typedef struct Task
 	bool		fires;			/* it is due because fire_at has come, and not to try a failed run again */
 	bool		quarantined;	/* it was given up */
 	bool		finished;		/* its last run was the last one */
+	bool		slot_wait_counted;	/* of the run that is due: that it waits for a runner */
 	bool		runner_stop;
 	bool		runner_begun;	/* it has the lease; or runs its follower_command */
 	bool		runner_follows;
@@ -103,5 +104,6 @@ extern void task_forget_plan(Task *task);
 extern void task_make_ready(Task *task, bool first_look, bool following);
 extern void task_adjust_fire_time(Task *task, TimestampTz now, bool set_back);
 extern TimestampTz task_next_time(const Task *task, TimestampTz after);
+extern void task_count_slot_wait(Task *task);
 
 #endif							/* REVENANT_SUPERVISED_H */

@@ -71,6 +71,8 @@
 #include "lease.h"
 #include "restart.h"
 #include "row.h"
+#include "stat.h"
+#include "stat_task.h"
 #include "supervisor.h"
 #include "supervised.h"
 #include "task.h"
@@ -197,6 +199,7 @@ close_interrupted(void *arg)
 		return;
 	}
 	task_key(&key, MyDatabaseId, instance, state->name);
+	stat_task_interrupted(&key, &state->life);
 	task = hash_search(supervised_tasks, &key, HASH_FIND, NULL);
 	if (task != NULL)
 		task_tell_interrupted(task->name, task->role, state->token);
@@ -246,12 +249,14 @@ reload(void)
 	seen_changes = changes;
 	seen_role_changes = of_roles;
 	loaded_us = clock_now_us();
+	stat_time(STAT_LOADS, loaded_us - began_us);
 	/* nobody tells a standby of a change: it looks often, as long as that costs next to nothing */
 	load_every_us = following ? Min(Max((loaded_us - began_us) * 1000, RETRY_US), LOAD_EVERY_US) : LOAD_EVERY_US;
 	if (loaded_us - pruned_us >= SWEEP_EVERY_US)
 	{
 		pruned_us = loaded_us;
 		task_status_prune(MyDatabaseId, is_known);
+		stat_task_prune(MyDatabaseId, is_known);
 	}
 
 	foreach(cell, result.open_runs)
@@ -391,7 +396,10 @@ finish_run(Task *task, const RunnerSlot *slot)
 		return true;
 	}
 	if (!task->ended || task->ended_generation != slot->generation)
+	{
 		decide_ending(task, slot);
+		stat_task_ended(&task->key, &task->life, slot, &task->ending);
+	}
 	task->ended_generation = slot->generation;
 	(void) tick_step("write down how a run ended", following ? remember_ending : write_ending, &ended);
 	task->ended = !ended.written;
@@ -543,6 +551,7 @@ start(Task *task)
 	task->runner_generation = extra.generation;
 	task->slot = extra.slot;
 	task->late_since_us = 0;
+	task->slot_wait_counted = false;
 	task->fire_at = wanted.next_run;
 	task->fires = false;
 	task->run_requests_done = task->run_requests;
@@ -667,6 +676,7 @@ decide(void *arg)
 				continue;
 			}
 			task_status_forget(&task->key);
+			stat_task_forget(&task->key);
 			free_handle(task);
 			hash_search(supervised_tasks, &task->key, HASH_REMOVE, NULL);
 			continue;
@@ -727,7 +737,10 @@ decide(void *arg)
 		if (room)
 			room = start(due[i]);
 		if (!room)
+		{
+			task_count_slot_wait(due[i]);
 			publish(due[i], PHASE_WAITING_FOR_SLOT, 0, NO_RUNNER);
+		}
 		if (!room && hungry_since_us == 0)
 			hungry_since_us = due[i]->late_since_us;
 	}
@@ -784,7 +797,10 @@ look_for_extension(void *arg)
 		loaded_us = 0;
 		task_status_purge(MyDatabaseId, instance);
 		lease_purge();
+		stat_purge(MyDatabaseId, instance);
 	}
+	if (extension_present)
+		stat_attach(instance);
 }
 
 /* The extension is not here: end everything of this database, then ourselves. */
@@ -814,6 +830,7 @@ leave(void)
 	/* also what a supervisor left that was gone before the extension was */
 	task_status_purge(MyDatabaseId, InvalidOid);
 	lease_forget_database(MyDatabaseId);
+	stat_purge(MyDatabaseId, InvalidOid);
 	instance = InvalidOid;
 	if (worker_supervisor_absent(me.slot))
 		proc_exit(0);
@@ -983,6 +1000,7 @@ tick(void)
 		leave();
 		return;
 	}
+	stat_count(STAT_TICKS);
 	following = RecoveryInProgress();
 	if (followed && !following)
 		stop_following();
