@@ -18,6 +18,11 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('TABLE revenant.task_runs', 'SELECT', 'reader'),
 	('FUNCTION revenant._task_status()', 'EXECUTE', 'reader'),
 	('FUNCTION revenant._supervision()', 'EXECUTE', 'reader'),
+	('TABLE revenant.stat_database', 'SELECT', 'reader'),
+	('TABLE revenant.stat_leases', 'SELECT', 'reader'),
+	('TABLE revenant.stat_tasks', 'SELECT', 'reader'),
+	('FUNCTION revenant._stat(boolean)', 'EXECUTE', 'reader'),
+	('FUNCTION revenant._stat_task(text, timestamp with time zone)', 'EXECUTE', 'reader'),
 	-- what pg_dump reads
 	('TABLE revenant.task', 'SELECT', 'reader'),
 	('TABLE revenant.usage_grant', 'SELECT', 'reader'),
@@ -66,7 +71,8 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('FUNCTION revenant.restart_task(text)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.run_task(text)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.unquarantine_task(text)', 'EXECUTE', 'admin'),
-	('FUNCTION revenant.adopt()', 'EXECUTE', 'admin');
+	('FUNCTION revenant.adopt()', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.stat_reset()', 'EXECUTE', 'admin');
 
 CREATE TABLE revenant.usage_grant (
 	role text COLLATE "C" NOT NULL,

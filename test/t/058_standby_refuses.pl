@@ -25,8 +25,8 @@ $standby->init_from_backup($node, 'base', has_streaming => 1);
 $standby->start;
 $node->wait_for_catchup('standby', 'replay', $node->lsn('flush'));
 
-# What only looks, or speaks of this session, which holds nothing here.
-my %looks = map { $_ => 1 } qw(current_task current_token events held_token preview_schedule);
+# What only looks, or speaks of this session, which holds nothing here; and counters, which are this server's own.
+my %looks = map { $_ => 1 } qw(current_task current_token events held_token preview_schedule stat_reset);
 
 # Each function with the arguments that it must have, and with all that it may have.
 my $calls = $node->safe_psql('postgres', qq{

@@ -1,0 +1,107 @@
+/* ---------------------------------------------------------------- counters */
+
+-- What this server has counted, in shared memory: src/stat.c. Without "others" one row, of this database.
+CREATE FUNCTION revenant._stat(
+	others pg_catalog.bool,
+	OUT datid pg_catalog.oid,
+	OUT acquired pg_catalog.int8, OUT rejected pg_catalog.int8,
+	OUT waits pg_catalog.int8, OUT total_wait_time pg_catalog.float8, OUT max_wait_time pg_catalog.float8,
+	OUT renewed pg_catalog.int8, OUT released pg_catalog.int8, OUT lapsed pg_catalog.int8, OUT revoked pg_catalog.int8,
+	OUT fenced pg_catalog.int8, OUT fence_rejected pg_catalog.int8,
+	OUT tokens pg_catalog.int8, OUT events pg_catalog.int8,
+	OUT task_runs pg_catalog.int8, OUT task_failures pg_catalog.int8,
+	OUT supervisor_ticks pg_catalog.int8,
+	OUT supervisor_loads pg_catalog.int8, OUT total_load_time pg_catalog.float8, OUT max_load_time pg_catalog.float8,
+	OUT stats_reset pg_catalog.timestamptz
+) RETURNS SETOF pg_catalog.record
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_stat';
+REVOKE ALL ON FUNCTION revenant._stat(pg_catalog.bool) FROM PUBLIC;
+
+CREATE FUNCTION revenant._stat_task(
+	name pg_catalog.text, created_at pg_catalog.timestamptz,
+	OUT runs pg_catalog.int8, OUT succeeded pg_catalog.int8, OUT failed pg_catalog.int8, OUT stopped pg_catalog.int8,
+	OUT interrupted pg_catalog.int8, OUT restarts pg_catalog.int8,
+	OUT total_run_time pg_catalog.float8, OUT max_run_time pg_catalog.float8,
+	OUT total_start_delay pg_catalog.float8, OUT max_start_delay pg_catalog.float8,
+	OUT slot_waits pg_catalog.int8, OUT quarantined pg_catalog.int8
+) RETURNS pg_catalog.record
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_stat_task';
+REVOKE ALL ON FUNCTION revenant._stat_task(pg_catalog.text, pg_catalog.timestamptz) FROM PUBLIC;
+
+CREATE VIEW revenant.stat_leases AS
+SELECT
+	s.acquired, s.rejected, s.waits, s.total_wait_time, s.max_wait_time, s.renewed, s.released, s.lapsed, s.revoked, s.fenced,
+	s.fence_rejected, s.stats_reset
+FROM revenant._stat(false) AS s;
+COMMENT ON VIEW revenant.stat_leases IS 'one row: what was counted of the leases of this database, on this server, since stats_reset';
+COMMENT ON COLUMN revenant.stat_leases.acquired IS 'leases that were acquired in transactions that committed, in every scope, by runs of tasks too; each name of a set is one, and what a session has already and asks for again is none';
+COMMENT ON COLUMN revenant.stat_leases.rejected IS 'calls that were answered NULL because a name was busy: of try_acquire and its like, of claim, and of acquire and its like at the end of "wait"';
+COMMENT ON COLUMN revenant.stat_leases.waits IS 'calls of acquire and its like that had to wait and do so no more, whether they got the lease, gave up or failed; a call that waits several times is one';
+COMMENT ON COLUMN revenant.stat_leases.total_wait_time IS 'how long they waited, all together, in milliseconds';
+COMMENT ON COLUMN revenant.stat_leases.max_wait_time IS 'the longest of them, in milliseconds';
+COMMENT ON COLUMN revenant.stat_leases.renewed IS 'renewals of leases with a ttl that were answered with a deadline, by refresh and by a repeated request_id too; each name of a set is one; also if the transaction rolls back, since the renewal stands';
+COMMENT ON COLUMN revenant.stat_leases.released IS 'leases that were released by release, release_all and abdicate, in transactions that committed; not those that ended with their session or transaction';
+COMMENT ON COLUMN revenant.stat_leases.lapsed IS 'leases with a ttl that ended without being released, by their time or with the session that they were bound to; counted when somebody takes the lease over, or else by the sweep, which comes once a minute';
+COMMENT ON COLUMN revenant.stat_leases.revoked IS 'leases, or the rest of a hold_off, that revoke() took away';
+COMMENT ON COLUMN revenant.stat_leases.fenced IS 'fences of transactions that committed, by fence() or by a write to a guarded table while the session holds the lease; the same one again in a transaction is none';
+COMMENT ON COLUMN revenant.stat_leases.fence_rejected IS 'how often a fence was refused: RV001 or RV002 by fence(), RV008 by a write to a guarded table';
+COMMENT ON COLUMN revenant.stat_leases.stats_reset IS 'since when this server counts: its start, the first use of the extension after that, or stat_reset(); NULL: it does not count, since shared memory is full';
+REVOKE ALL ON TABLE revenant.stat_leases FROM PUBLIC;
+
+CREATE VIEW revenant.stat_tasks AS
+SELECT
+	t.name, c.runs, c.succeeded, c.failed, c.stopped, c.interrupted, c.restarts, c.total_run_time, c.max_run_time,
+	c.total_start_delay, c.max_start_delay, c.slot_waits, c.quarantined, s.stats_reset
+FROM revenant._stat(false) AS s
+CROSS JOIN revenant.task AS t
+CROSS JOIN LATERAL revenant._stat_task(t.name, t.created_at) AS c;
+COMMENT ON VIEW revenant.stat_tasks IS 'one row for each task: what was counted of it on this server, since stats_reset or since it was created; revenant.tasks has what outlasts a restart';
+COMMENT ON COLUMN revenant.stat_tasks.runs IS 'runs that had the lease, and that have ended: the one that is under way is counted at its end, as in all columns below';
+COMMENT ON COLUMN revenant.stat_tasks.succeeded IS 'of them, those that ended normally';
+COMMENT ON COLUMN revenant.stat_tasks.failed IS 'those that failed, were terminated or cancelled; also before they had the lease, and then they are no runs';
+COMMENT ON COLUMN revenant.stat_tasks.stopped IS 'those that revenant ended: the task was disabled or restarted, its role is gone, revenant.enabled was switched off; also before they had the lease';
+COMMENT ON COLUMN revenant.stat_tasks.interrupted IS 'runs that were cut off by a crash or on another server before a failover, as found when this server began to lead; their time is not known';
+COMMENT ON COLUMN revenant.stat_tasks.restarts IS 'how often it was started again after its end: after a failure, a normal end of a task without a schedule, or an interruption';
+COMMENT ON COLUMN revenant.stat_tasks.total_run_time IS 'how long the runs had the lease, all together, in milliseconds';
+COMMENT ON COLUMN revenant.stat_tasks.max_run_time IS 'the longest run, in milliseconds';
+COMMENT ON COLUMN revenant.stat_tasks.total_start_delay IS 'how long after they were due the runs had the lease, all together, in milliseconds: by the wait for a runner, the start of the process and the wait for the lease';
+COMMENT ON COLUMN revenant.stat_tasks.max_start_delay IS 'the longest such delay, in milliseconds; a time that is made up for by catch_up was due when it was missed';
+COMMENT ON COLUMN revenant.stat_tasks.slot_waits IS 'how many runs had to wait for a runner to be free (phase waiting_for_slot)';
+COMMENT ON COLUMN revenant.stat_tasks.quarantined IS 'how often it was given up after too many failures';
+COMMENT ON COLUMN revenant.stat_tasks.stats_reset IS 'as in revenant.stat_leases';
+REVOKE ALL ON TABLE revenant.stat_tasks FROM PUBLIC;
+
+CREATE VIEW revenant.stat_database AS
+SELECT DISTINCT ON (s.datid)
+	s.datid, d.datname,
+	s.acquired AS leases_acquired, s.rejected AS leases_rejected, s.lapsed AS leases_lapsed,
+	s.waits AS lease_waits, s.total_wait_time AS lease_wait_time, s.fence_rejected AS fences_rejected,
+	s.tokens, s.events, s.task_runs, s.task_failures,
+	s.supervisor_ticks, s.supervisor_loads, s.total_load_time, s.max_load_time, s.stats_reset
+FROM revenant._stat(true) AS s
+JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) s.datid
+ORDER BY s.datid, s.stats_reset DESC;
+COMMENT ON VIEW revenant.stat_database IS 'one row for each database that this server has counted something for, since stats_reset: sums, as every user of revenant.stat_database may see them';
+COMMENT ON COLUMN revenant.stat_database.datid IS 'the database''s oid';
+COMMENT ON COLUMN revenant.stat_database.leases_acquired IS 'as acquired in revenant.stat_leases of that database';
+COMMENT ON COLUMN revenant.stat_database.leases_rejected IS 'as rejected there';
+COMMENT ON COLUMN revenant.stat_database.leases_lapsed IS 'as lapsed there';
+COMMENT ON COLUMN revenant.stat_database.lease_waits IS 'as waits there';
+COMMENT ON COLUMN revenant.stat_database.lease_wait_time IS 'as total_wait_time there, in milliseconds';
+COMMENT ON COLUMN revenant.stat_database.fences_rejected IS 'as fence_rejected there';
+COMMENT ON COLUMN revenant.stat_database.tokens IS 'fence tokens that were drawn, also in transactions that rolled back; a set of names draws one';
+COMMENT ON COLUMN revenant.stat_database.events IS 'events that were told: more than revenant.events() still has';
+COMMENT ON COLUMN revenant.stat_database.task_runs IS 'the sum of runs in revenant.stat_tasks of that database, of tasks that are gone too';
+COMMENT ON COLUMN revenant.stat_database.task_failures IS 'the sum of failed there, of tasks that are gone too';
+COMMENT ON COLUMN revenant.stat_database.supervisor_ticks IS 'how often the supervisor has looked at everything';
+COMMENT ON COLUMN revenant.stat_database.supervisor_loads IS 'how often it has read the tasks'' rows';
+COMMENT ON COLUMN revenant.stat_database.total_load_time IS 'how long that took, all together, in milliseconds';
+COMMENT ON COLUMN revenant.stat_database.max_load_time IS 'the longest of these, in milliseconds';
+COMMENT ON COLUMN revenant.stat_database.stats_reset IS 'as in revenant.stat_leases of that database';
+REVOKE ALL ON TABLE revenant.stat_database FROM PUBLIC;
+
+CREATE FUNCTION revenant.stat_reset() RETURNS pg_catalog.void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_stat_reset';
+COMMENT ON FUNCTION revenant.stat_reset() IS
+'sets the counters of this database to zero on this server, those of its tasks too; at once, and a rollback does not bring them back';
+REVOKE ALL ON FUNCTION revenant.stat_reset() FROM PUBLIC;
