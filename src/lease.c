@@ -375,8 +375,11 @@ lease_renew_all(const LeaseNameToken *arg, char **names, int count, int64 ttl_us
 	}
 	for (int i = 0; i < count; i++)
 	{
+		int64		renewed_us;
+
 		one.name = names[i];
-		deadline_us = Min(deadline_us, lease_renew(&one, ttl_us));
+		renewed_us = lease_renew(&one, ttl_us);
+		deadline_us = Min(deadline_us, renewed_us); /* a macro, which looks at each twice */
 	}
 	return deadline_us;
 }

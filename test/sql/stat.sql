@@ -76,6 +76,8 @@ SELECT * FROM counted;
 SELECT revenant.acquire_all('{r,s}', ttl => '1 h', request_id => '00000000-0000-0000-0000-000000000001') AS request \gset
 SELECT revenant.acquire_all('{r,s}', ttl => '1 h', request_id => '00000000-0000-0000-0000-000000000001') = :request AS the_same_again;
 SELECT * FROM counted;
+SELECT revenant.renew_all('{r,s}', :request) IS NOT NULL AS renewed, revenant.renew_all('{r,s,three}', :request);
+SELECT renewed FROM counted;
 
 /* ---- released: by a call, at commit */
 
