@@ -142,7 +142,7 @@ is(task('late', 'succeeded, slot_waits, max_start_delay > 200'), '1|1|t', 'late'
 is(sql("SELECT task_runs, task_failures, supervisor_loads > 0, total_load_time >= max_load_time AND max_load_time > 0 FROM revenant.stat_database WHERE datname = 'postgres'"),
 	'8|3|t|t', 'the database has it all, the dropped task\'s run too');
 is(sql("SELECT count(*) FROM revenant.stat_tasks WHERE name = 'second'"), 0, 'which has no row any more');
-sql("SELECT revenant.drop_task('bad'); SELECT revenant.create_task('bad', 'SELECT 1', restart => 'temporary')");
+sql("BEGIN; SELECT revenant.drop_task('bad'); SELECT revenant.create_task('bad', 'SELECT 1', restart => 'temporary'); COMMIT");
 becomes_of_task('bad', 'runs = 1', 'a new task with an old name runs');
 is(task('bad', 'runs, succeeded, failed, quarantined'), '1|1|0|0', 'and begins at zero');
 
