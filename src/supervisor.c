@@ -149,7 +149,7 @@ publish_as(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason
 	if (changed && phase == PHASE_HELD && reason == task->problem)
 		ereport(LOG,
 				(errmsg("task \"%s\" is held: %s", task->name, reason)));
-	if (told && before != shown)
+	if ((told || shown == PHASE_FOLLOWING) && before != shown)
 		task_tell_phase(task->name, task->role, before, shown, text);
 	task->phase = phase;
 	task->reason_hash = hash;
