@@ -3,22 +3,12 @@
 use strict;
 use warnings;
 
-use Cwd qw(abs_path);
-use File::Basename;
+use FindBin;
+use lib $FindBin::RealBin;
+use Docs;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-
-my $docs = abs_path(dirname(__FILE__) . '/../../docs');
-
-# The blocks of SQL below one heading.
-sub recipes
-{
-	my ($page, $heading) = @_;
-	my ($part) = slurp_file("$docs/$page") =~ /^## \Q$heading\E\n(.*?)(?=^## |\z)/ms or die "$page has no \"$heading\"";
-
-	return $part =~ /^\*\*([^*]+?)\.?\*\*.*?^```sql\n(.*?)^```$/msg;
-}
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
@@ -27,10 +17,10 @@ $node->safe_psql('postgres', 'CREATE EXTENSION revenant');
 
 my @recipes = recipes('leases.md', 'Recipes');
 cmp_ok(scalar @recipes / 2, '>=', 6, 'there are recipes');
-isnt(($node->psql('postgres', "SELECT 1;\nSELECT revenant.fence('nothing', 1);", on_error_stop => 1))[0], 0, 'a mistake in one would be seen');
+isnt((paste($node, 'postgres', "SELECT 1;\nSELECT revenant.fence('nothing', 1);"))[0], 0, 'a mistake in one would be seen');
 while (my ($name, $sql) = splice @recipes, 0, 2)
 {
-	my ($status, $out, $err) = $node->psql('postgres', $sql, on_error_stop => 1);
+	my ($status, undef, $err) = paste($node, 'postgres', $sql);
 
 	is($status, 0, "pasted: $name") or diag($err);
 	is($node->safe_psql('postgres', 'SELECT string_agg(lease, \', \') FROM revenant.leases'), '', 'and it leaves no lease behind');
