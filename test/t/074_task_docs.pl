@@ -123,6 +123,8 @@ sql("SELECT revenant.drop_task('partitions')");
 
 recipe('A warm cache');
 have_ended('warm', 'succeeded', 'it runs on the primary');
+# nothing of it is to be read for the sake of being replayed
+sql('CHECKPOINT');
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 $standby->restart;
 asks($standby);
