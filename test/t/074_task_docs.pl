@@ -1,4 +1,5 @@
-# What docs/tasks.md shows can be pasted into psql as it stands, and each recipe does what is said beside it: also on a standby, and after a crash.
+# What docs/tasks.md shows can be pasted into psql as it stands, and each recipe does what is said beside it: also on a standby, and after a crash. The
+# questions of docs/monitoring.md can be asked.
 
 use strict;
 use warnings;
@@ -61,6 +62,12 @@ while (my ($heading, $sql) = splice @examples, 0, 2)
 	goes('examples', $sql, $heading || 'the beginning') unless $heading eq 'Recipes';
 }
 is($primary->safe_psql('examples', 'SELECT string_agg(name, \', \') FROM revenant.tasks'), 'sender', 'they leave what they say');
+@examples = examples('monitoring.md');
+cmp_ok(scalar @examples / 2, '>=', 5, 'there are questions');
+while (my ($heading, $sql) = splice @examples, 0, 2)
+{
+	goes('examples', $sql, "monitoring: $heading");
+}
 $primary->safe_psql('examples', "SELECT revenant.drop_task('sender')");
 
 # --- recipes
