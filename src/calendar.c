@@ -110,8 +110,10 @@ read_value(Reader *reader, const Field *field, int *value)
 			if (reader->at - begin == 3 && pg_strncasecmp(begin, field->names[i], 3) == 0)
 				break;
 		}
-		if (reader->at == begin)
+		if (reader->at == begin && strchr(" ,-/", *begin) != NULL)	/* or the end, which strchr() finds, too */
 			return fail(reader, begin, psprintf("the %s is missing.", field->what));
+		if (reader->at == begin)
+			reader->at += strcspn(begin, " ,-/");
 		if (i == field->nnames)
 			return fail(reader, begin, psprintf("\"%.*s\" is no %s.", (int) (reader->at - begin), begin, field->what));
 		*value = field->lowest + i;

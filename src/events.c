@@ -57,6 +57,7 @@ typedef struct Record
 	int64		token;
 	int			pid;
 	EventKind	kind;
+	bool		routine;
 	char		phase[PHASE_MAX];
 	char		subject[LEASE_NAME_MAX + 1];
 	char		detail[DETAIL_MAX]; /* JSON; empty: none */
@@ -184,7 +185,7 @@ events_filter_is_valid(const char *filter)
 
 /* Whether revenant.log_events wants this kind in the log. */
 static bool
-is_logged(EventKind kind)
+is_logged(EventKind kind, bool routine)
 {
 	const char *wanted = guc_log_events;
 	const char *item;
@@ -195,7 +196,7 @@ is_logged(EventKind kind)
 	if (strcmp(wanted, "all") == 0)
 		return true;
 	if (strcmp(wanted, "transitions") == 0)
-		return kinds[kind].reach >= REACH_LOG;
+		return kinds[kind].reach >= REACH_LOG && !routine;
 	while ((item = next_item(&wanted, &length)) != NULL)
 	{
 		if (strncmp(kinds[kind].name, item, length) == 0)
@@ -246,6 +247,7 @@ fill(Record *record, const Event *event)
 	record->token = event->token;
 	record->pid = event->pid != 0 ? event->pid : MyProcPid;
 	record->kind = event->kind;
+	record->routine = event->routine;
 	strlcpy(record->phase, event->phase ? event->phase : "", PHASE_MAX);
 	strlcpy(record->subject, event->subject, sizeof(record->subject));
 	fill_detail(record, event);
@@ -255,7 +257,7 @@ fill(Record *record, const Event *event)
 static void
 announce(const Record *record)
 {
-	if (is_logged(record->kind))
+	if (is_logged(record->kind, record->routine))
 		ereport(LOG_SERVER_ONLY,	/* not to a client: the token is not for everybody */
 				(errmsg("%s: \"%s\"", kinds[record->kind].name, record->subject),
 				 record->token != 0 ? errdetail("Token %lld.%s%s", (long long) record->token,
@@ -298,7 +300,7 @@ event_now(const Event *event)
 {
 	Record	   *record;
 
-	if (!is_kept(event->kind) && !is_logged(event->kind))
+	if (!is_kept(event->kind) && !is_logged(event->kind, event->routine))
 		return;
 	record = palloc(sizeof(Record));
 	fill(record, event);

@@ -45,6 +45,7 @@ typedef struct Event
 	int64		token;			/* or 0 */
 	int			pid;			/* which process it is about; 0: this one */
 	Oid			role;			/* its members may see token and detail; InvalidOid: admins only */
+	bool		routine;		/* one of many: not in the log unless revenant.log_events names it */
 	const char *detail[8];		/* pairs of key and value (NULL: none), ended by a NULL key */
 } Event;
 

@@ -253,7 +253,7 @@ claim(const RunnerSlot *slot)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	run = task_state_start(extension, &row, task_token, slot->next_run);
 	PopActiveSnapshot();
-	task_tell_started(row.name, me.role, row.lease, task_token);
+	task_tell_started(row.name, me.role, row.lease, task_token, row.has_schedule);
 	task_lease = MemoryContextStrdup(TopMemoryContext, row.lease);	/* for the life of this process */
 	keep(&row, row.command);
 
@@ -313,7 +313,7 @@ follow(const RunnerSlot *slot)
 		return false;
 	}
 	keep(&row, row.follower_command);
-	task_tell_started(row.name, me.role, NULL, 0);
+	task_tell_started(row.name, me.role, NULL, 0, true);
 	CommitTransactionCommand();
 	SetConfigOption("default_transaction_read_only", "on", PGC_SUSET, PGC_S_OVERRIDE);
 	worker_runner_lead(me.slot, me.generation, 0, 0);

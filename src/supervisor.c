@@ -273,7 +273,6 @@ reload(void)
 typedef struct Ended
 {
 	Task	   *task;
-	Oid			role;
 	const RunnerSlot *slot;
 	const TaskEnding *ending;
 	bool		written;
@@ -287,7 +286,7 @@ write_ending(void *arg)
 
 	ended->written = task_state_end(&oids, ended->slot, ended->ending);
 	if (ended->written)
-		task_tell_ended(ended->slot, ended->role, task_state_outcome(ended->slot, ended->ending));
+		task_tell_ended(ended->slot, ended->task->role, task_state_outcome(ended->slot, ended->ending), ended->task->has_schedule);
 }
 
 /* A standby's follower_command ended: it can write no row. */
@@ -307,8 +306,27 @@ remember_ending(void *arg)
 	};
 
 	task_status_remember(&task->key, &memory);
-	task_tell_ended(ended->slot, ended->role, task_state_outcome(ended->slot, ended->ending));
+	task_tell_ended(ended->slot, ended->task->role, task_state_outcome(ended->slot, ended->ending), ended->task->has_schedule);
 	ended->written = true;
+}
+
+/* A task is given up: one line in the log. */
+static void
+complain_of_quarantine(const Task *task, const RunnerSlot *slot)
+{
+	const char *last = slot->message[0] ? slot->message : "it ended without a message";
+
+	if (slot->follows)
+		ereport(LOG,
+				(errmsg("the follower_command of task \"%s\" is quarantined on this standby: it failed %d times within its restart_window",
+						task->name, task->recent.count),
+				 errdetail("The last time: %s", last),
+				 errhint("On the primary, give it another follower_command with alter_task(), or disable and enable it.")));
+	else
+		ereport(LOG,
+				(errmsg("task \"%s\" is quarantined: it failed %d times within its restart_window", task->name, task->recent.count),
+				 errdetail("The last time: %s", last),
+				 errhint("SELECT revenant.unquarantine_task(%s)", quote_literal_cstr(task->name))));
 }
 
 /* A run of a task ended: decides when the next one is due. */
@@ -356,10 +374,7 @@ decide_ending(Task *task, const RunnerSlot *slot)
 		ending->recent = &task->recent;
 		task->quarantined = ending->quarantined;
 		if (task->quarantined)
-			ereport(LOG,
-					(errmsg("task \"%s\" is quarantined: it failed %d times within its restart_window", task->name, task->recent.count),
-					 errdetail("The last time: %s", slot->message[0] ? slot->message : "it ended without a message"),
-					 errhint("SELECT revenant.unquarantine_task(%s)", quote_literal_cstr(task->name))));
+			complain_of_quarantine(task, slot);
 	}
 	task->finished = !stopped && !task->has_schedule && !task->quarantined &&
 		!restart_follows(task->restart, ending->failed, false);
@@ -383,7 +398,7 @@ decide_ending(Task *task, const RunnerSlot *slot)
 static bool
 finish_run(Task *task, const RunnerSlot *slot)
 {
-	Ended		ended = {.task = task,.role = task->role,.slot = slot,.ending = &task->ending};
+	Ended		ended = {.task = task,.slot = slot,.ending = &task->ending};
 
 	/* what a standby ran before its promotion says nothing about what it runs now */
 	if (slot->follows != following)
@@ -507,7 +522,7 @@ start(Task *task)
 	if (extra.slot < 0)
 	{
 		if (task->ended)
-			publish(task, PHASE_SCHEDULED, 0, "how its last run ended cannot be written down yet: somebody has locked revenant.task_state");
+			publish(task, PHASE_SCHEDULED, 0, "how its last run ended cannot be written down yet: somebody has locked revenant.task_state or revenant.task_run");
 		tick_at_most(RETRY_US);
 		return true;
 	}
@@ -717,8 +732,10 @@ decide(void *arg)
 		else if (following && !task->has_follower)
 			publish(task, PHASE_FOLLOWING, 0, "this server is a standby");
 		else if (task->quarantined)
-			publish(task, PHASE_QUARANTINED, 0,
-					psprintf("failed more than %d times within its restart_window: see last_error, and revenant.unquarantine_task()",
+			publish(task, PHASE_QUARANTINED, 0, following ?
+					psprintf("failed more often than its max_restarts (%d) within its restart_window: see this server's log; on the primary, alter_task() it, or disable and enable it",
+							 task->max_restarts) :
+					psprintf("failed more often than its max_restarts (%d) within its restart_window: see last_error, and revenant.unquarantine_task()",
 							 task->max_restarts));
 		else if (task->finished && task->run_requests <= task->run_requests_done)
 			publish(task, PHASE_FINISHED, 0, task->restart == RESTART_TRANSIENT ? "has ended normally, and restart is transient" :

@@ -55,18 +55,23 @@ task_tell_phase(const char *name, Oid role, TaskPhase from, TaskPhase to, const 
 
 	if (from == PHASE_FOLLOWING && !RecoveryInProgress())
 	{
-		event.kind = EVENT_MONITOR_LEADER_DOWN;
-		event_now(&event);
+		Event		down = {EVENT_MONITOR_LEADER_DOWN, name, phase_name(PHASE_FOLLOWING),.role = role};
+
+		event_now(&down);
 	}
 	event.kind = to == PHASE_FOLLOWING ? EVENT_MONITOR_STARTED : EVENT_TASK_DISABLED + (to - PHASE_DISABLED);
+	event.routine = true;
 	event_now(&event);
 }
 
-/* A runner's: from the commit on the command runs; by a lease, or (NULL) as a standby's follower_command. */
+/*
+ * A runner's: from the commit on the command runs; by a lease, or (NULL) as a
+ * standby's follower_command. The runs of a schedule are routine, and in the history.
+ */
 void
-task_tell_started(const char *name, Oid role, const char *lease, int64 token)
+task_tell_started(const char *name, Oid role, const char *lease, int64 token, bool routine)
 {
-	Event		claimed = {EVENT_LEADERSHIP_CLAIMED, name, phase_name(PHASE_LEADING), token,.role = role,
+	Event		claimed = {EVENT_LEADERSHIP_CLAIMED, name, phase_name(PHASE_LEADING), token,.role = role,.routine = routine,
 	.detail = {"lease", lease}};
 	Event		started = {EVENT_CHILD_STARTED, name, phase_name(lease ? PHASE_LEADING : PHASE_FOLLOWING), token,.role = role};
 
@@ -77,13 +82,13 @@ task_tell_started(const char *name, Oid role, const char *lease, int64 token)
 
 /* The supervisor's: a run ended, from the commit on. */
 void
-task_tell_ended(const RunnerSlot *slot, Oid role, const char *outcome)
+task_tell_ended(const RunnerSlot *slot, Oid role, const char *outcome, bool routine)
 {
 	bool		stopped = strcmp(outcome, RUN_STATE_STOPPED) == 0;
 	Event		ended = {stopped ? EVENT_CHILD_STOPPED : EVENT_CHILD_EXITED, slot->name,
-		phase_name(slot->follows ? PHASE_FOLLOWING : PHASE_SCHEDULED), slot->token, slot->pid, role,
+		phase_name(slot->follows ? PHASE_FOLLOWING : PHASE_SCHEDULED), slot->token, slot->pid, role, routine,
 	.detail = {"outcome", outcome, "sqlstate", slot->sqlstate[0] ? slot->sqlstate : NULL, "message", slot->message[0] ? slot->message : NULL}};
-	Event		lost = {EVENT_LEADERSHIP_LOST, slot->name, phase_name(PHASE_SCHEDULED), slot->token, slot->pid, role,
+	Event		lost = {EVENT_LEADERSHIP_LOST, slot->name, phase_name(PHASE_SCHEDULED), slot->token, slot->pid, role, routine,
 	.detail = {"reason", stopped ? "the run was stopped" : "the run has ended"}};
 
 	event_at_commit(&ended);

@@ -49,7 +49,7 @@ becomes("SELECT phase = 'quarantined' FROM revenant.tasks WHERE name = '$_'", "$
 becomes("SELECT count(*) > 6 FROM log WHERE task = 'permanent f'", 'permanent f: goes on');
 is(runs($_), 1, "$_: ran once") for 'transient f', 'temporary f', 'temporary t';
 is(runs($_), 4, "$_: three more times than once, and no more") for 'permanent t', 'transient t';
-like(sql("SELECT reason FROM revenant.tasks WHERE name = 'permanent t'"), qr/failed more than 3 times within its restart_window.*unquarantine_task/, 'the reason shows');
+like(sql("SELECT reason FROM revenant.tasks WHERE name = 'permanent t'"), qr/failed more often than its max_restarts \(3\) within its restart_window.*unquarantine_task/, 'the reason shows');
 is(sql("SELECT last_error || ' ' || failures || ' ' || restarts FROM revenant.tasks WHERE name = 'permanent t'"), 'task permanent t fails 4 3', 'and what was wrong');
 like(slurp_file($node->logfile), qr/LOG:  task "permanent t" is quarantined: it failed 4 times.*\n.*DETAIL:  The last time: task permanent t fails/, 'the log tells once');
 is(() = slurp_file($node->logfile) =~ /"permanent t" is quarantined/g, 1, 'and only once');

@@ -150,7 +150,7 @@ cmp_ok(time - $start, '<', 5, 'all of them end at once');
 my %said;
 foreach my $line (split /\n/, slurp_file($node->logfile))
 {
-	next if $line =~ /LOG:  leadership\./;	# told of each run
+	next if $line =~ /LOG:  leadership\./;	# told of each run of a task without a schedule
 	$said{$1}++ if $line =~ /(\[\d+\] revenant (?:launcher|supervisor|runner) .*)/;
 }
 is(join("\n", map { "$said{$_} times: $_" } grep { $said{$_} > 1 } sort keys %said), '', 'nobody has said anything twice');

@@ -78,7 +78,7 @@ is(sql("SELECT count(*) FROM revenant.events() WHERE token IS NOT NULL"), '0', '
 # --- by the rules of its task
 
 create('writer', 'INSERT INTO public.log VALUES (1)', "backoff_min => '10 ms', max_restarts => 2");
-becomes("SELECT reason LIKE 'follower_command: failed more than 2 times%' FROM revenant.tasks WHERE name = 'writer'", 'one that fails too often is given up');
+becomes("SELECT reason LIKE 'follower_command: failed more often than its max_restarts (2)%' FROM revenant.tasks WHERE name = 'writer'", 'one that fails too often is given up');
 is(sql("SELECT count(*), min(detail ->> 'sqlstate') FROM revenant.events() WHERE subject = 'writer' AND event = 'child.exited'"), '3|25006', 'here for trying to write');
 is($primary->safe_psql('postgres', "SELECT phase, failures FROM revenant.tasks WHERE name = 'writer'"), 'leading|0', 'which is not the leader\'s trouble');
 create('once', 'SELECT 1', "restart => 'temporary'");

@@ -61,7 +61,7 @@ sql("SELECT revenant.create_task('fail', 'SELECT 1/0', max_restarts => 1, backof
 becomes("SELECT phase = 'quarantined' FROM revenant.tasks WHERE name = 'fail'", 'one fails');
 tells('fail', "$run task.backoff $run task.quarantined", 'is tried again, and given up');
 is(sql("SELECT detail ->> 'outcome', detail ->> 'sqlstate', detail ->> 'message' FROM revenant.events() WHERE subject = 'fail' AND event = 'child.exited' LIMIT 1"), 'failed|22012|division by zero', 'and why');
-like(sql("SELECT detail ->> 'reason' FROM revenant.events() WHERE event = 'task.quarantined'"), qr/failed more than 1 times/, 'in words');
+like(sql("SELECT detail ->> 'reason' FROM revenant.events() WHERE event = 'task.quarantined'"), qr/failed more often than its max_restarts \(1\)/, 'in words');
 sql("SELECT revenant.create_task('once', 'SELECT 1', restart => 'temporary')");
 becomes("SELECT phase = 'finished' FROM revenant.tasks WHERE name = 'once'", 'one has ended');
 tells('once', "$run task.finished", 'for good');
@@ -82,7 +82,8 @@ is(sql("SET SESSION AUTHORIZATION member; SELECT count(token) > 0 AND count(deta
 # --- the log, and NOTIFY
 
 my $log = slurp_file($node->logfile);
-like($log, qr/LOG:  leadership\.claimed: "run"/, 'who leads is in the log');
+like($log, qr/LOG:  leadership\.claimed: "stop"/, 'who leads is in the log');
+unlike($log, qr/LOG:  leadership\.\w+: "run"/, 'but not for each time of a schedule');
 unlike($log, qr/LOG:  (child|task)\./, 'each step is not');
 my $offset = -s $node->logfile;
 $node->append_conf('postgresql.conf', "revenant.log_events = 'child., task.quarantined'\nrevenant.notify = on");
@@ -94,6 +95,12 @@ $node->wait_for_log(qr/LOG:  task\.quarantined: "fail"/, $offset);
 $log = slurp_file($node->logfile, $offset);
 like($log, qr/LOG:  child\.exited: "fail"/, 'it can be asked for');
 unlike($log, qr/LOG:  (leadership|task\.backoff)/, 'instead of the rest');
+$offset = -s $node->logfile;
+$node->append_conf('postgresql.conf', "revenant.log_events = 'leadership.'");
+$node->reload;
+sql("SELECT revenant.run_task('run')");
+$node->wait_for_log(qr/LOG:  leadership\.lost: "run"/, $offset);
+ok(1, 'what is routine can be asked for, too');
 becomes("SELECT phase = 'quarantined' FROM revenant.tasks WHERE name = 'fail'", 'it failed again');
 my $told = $listener->query_safe('SELECT 1');
 like($told, qr/\{"event": "$_", "subject": "fail"\}/, "NOTIFY tells of $_") for qw(leadership.claimed child.started child.exited task.quarantined);
