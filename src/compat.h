@@ -15,7 +15,9 @@
 
 #include "catalog/namespace.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_tablespace.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/lock.h"
@@ -31,11 +33,15 @@
 /* 16: pg_class_ownercheck and its siblings became object_ownercheck */
 #if PG_VERSION_NUM < 160000
 #define compat_database_ownercheck(db, role) pg_database_ownercheck(db, role)
+#define compat_extension_ownercheck(ext, role) pg_extension_ownercheck(ext, role)
 #define compat_relation_ownercheck(rel, role) pg_class_ownercheck(rel, role)
+#define compat_tablespace_aclcheck(space, role) pg_tablespace_aclcheck(space, role, ACL_CREATE)
 #define compat_function_aclcheck(fn, role) pg_proc_aclcheck(fn, role, ACL_EXECUTE)
 #else
 #define compat_database_ownercheck(db, role) object_ownercheck(DatabaseRelationId, db, role)
+#define compat_extension_ownercheck(ext, role) object_ownercheck(ExtensionRelationId, ext, role)
 #define compat_relation_ownercheck(rel, role) object_ownercheck(RelationRelationId, rel, role)
+#define compat_tablespace_aclcheck(space, role) object_aclcheck(TableSpaceRelationId, space, role, ACL_CREATE)
 #define compat_function_aclcheck(fn, role) object_aclcheck(ProcedureRelationId, fn, role, ACL_EXECUTE)
 #endif
 

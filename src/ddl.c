@@ -1,24 +1,32 @@
 /*-------------------------------------------------------------------------
  *
  * ddl.c
- *	  Commands that need a database for themselves, and our workers in it.
+ *	  Commands that our workers would be in the way of.
  *
  * DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE and CREATE
- * DATABASE ... TEMPLATE fail while anybody is connected to the database. Ours
- * are not to be in the way: before such a command the database is paused, its
- * workers are ended, and the command begins when they are gone. Afterwards,
- * whether it succeeded or not, the launcher is told to look again.
+ * DATABASE ... TEMPLATE fail while anybody is connected to the database. DROP
+ * EXTENSION, DROP OWNED by its owner, and an update of it wait for whoever has
+ * locked one of its tables, and a task may do so for hours. So before such a
+ * command the database is paused, its workers are ended, and the command begins
+ * when they are gone. Afterwards, whether it succeeded or not, the launcher is
+ * told to look again.
  *
- *		command				succeeds				fails
- *		DROP				nothing to supervise	supervised again
+ *		command				succeeds				fails, or is undone
+ *		DROP DATABASE		nothing to supervise	supervised again
  *		RENAME				supervised again		supervised again
  *		SET TABLESPACE		supervised again		supervised again
  *		CREATE ... TEMPLATE both are supervised		supervised again
+ *		DROP EXTENSION		nothing to supervise	supervised again
+ *		DROP OWNED			nothing to supervise	supervised again
+ *		ALTER ... UPDATE	supervised again		supervised again
  *
  * NOTES
  *	  The pause names this process and lapses when it is gone. While it lasts
  *	  no slot of the database is given away (worker.c), so the launcher cannot
  *	  start a supervisor behind our back.
+ *
+ *	  It lasts until the (sub)transaction has ended, and there may be several: a
+ *	  transaction can rename many databases.
  *
  *	  Nothing is paused before it is clear that the caller may run the command,
  *	  and here: otherwise anybody could stop the workers by trying. What else
@@ -31,17 +39,24 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
+#include "catalog/indexing.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "commands/extension.h"
+#include "commands/tablespace.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/fmgroids.h"
 #include "utils/resowner.h"
 #include "utils/syscache.h"
 
@@ -58,8 +73,14 @@
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
 
-static Oid	paused = InvalidOid;	/* the database that this transaction has paused ... */
-static SubTransactionId paused_in = InvalidSubTransactionId;	/* ... and in which of its subtransactions */
+/* The databases that this transaction has paused, and in which of its subtransactions */
+#define PAUSED_MAX 16
+static struct
+{
+	Oid			database;
+	SubTransactionId in;
+}			paused[PAUSED_MAX];
+static int	npaused = 0;
 static bool roles_changed = false;	/* the supervisors are to look when it ends */
 static bool databases_changed = false;	/* the launcher is to look when it ends */
 
@@ -111,9 +132,69 @@ option(List *options, const char *name)
 	return NULL;
 }
 
+/* Whether a role owns the extension, by itself and not as a member. */
+static bool
+owns_extension(Oid extension, Oid role)
+{
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		result;
+
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(extension));
+	scan = systable_beginscan(rel, ExtensionOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	result = HeapTupleIsValid(tuple) && ((Form_pg_extension) GETSTRUCT(tuple))->extowner == role;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
+/* Whether DROP EXTENSION, which may name several, drops ours, and the caller may. */
+static bool
+drops_extension(const DropStmt *statement)
+{
+	ListCell   *cell;
+
+	if (statement->removeType != OBJECT_EXTENSION)
+		return false;
+	foreach(cell, statement->objects)
+	{
+		Oid			extension = InvalidOid;
+
+		if (strcmp(strVal(lfirst(cell)), "revenant") == 0)
+			extension = get_extension_oid("revenant", true);
+		if (OidIsValid(extension))
+			return compat_extension_ownercheck(extension, GetUserId());
+	}
+	return false;
+}
+
+/* Whether DROP OWNED drops our extension, and the caller may. */
+static bool
+drops_owner_of_extension(const DropOwnedStmt *statement)
+{
+	Oid			extension = get_extension_oid("revenant", true);
+	bool		result = false;
+	ListCell   *cell;
+
+	if (!OidIsValid(extension))
+		return false;
+	foreach(cell, statement->roles)
+	{
+		Oid			role = get_rolespec_oid(lfirst(cell), true);
+
+		if (!OidIsValid(role) || !has_privs_of_role(GetUserId(), role))
+			return false;
+		result |= owns_extension(extension, role);
+	}
+	return result;
+}
+
 /*
- * The database that this statement needs for itself, if the caller may run
- * it; InvalidOid for every other statement.
+ * The database in which this statement must not meet a worker, if the caller
+ * may run it; InvalidOid for every other statement.
  */
 static Oid
 database_to_pause(Node *statement)
@@ -139,13 +220,19 @@ database_to_pause(Node *statement)
 			return database;
 
 		case T_AlterDatabaseStmt:
-			if (option(castNode(AlterDatabaseStmt, statement)->options, "tablespace") == NULL)
-				return InvalidOid;
-			database = get_database_oid(castNode(AlterDatabaseStmt, statement)->dbname, true);
-			if (database == MyDatabaseId || !OidIsValid(database) ||
-				!compat_database_ownercheck(database, GetUserId()))
-				return InvalidOid;
-			return database;
+			{
+				const char *name = option(castNode(AlterDatabaseStmt, statement)->options, "tablespace");
+				Oid			tablespace = name != NULL ? get_tablespace_oid(name, true) : InvalidOid;
+
+				if (!OidIsValid(tablespace))
+					return InvalidOid;
+				database = get_database_oid(castNode(AlterDatabaseStmt, statement)->dbname, true);
+				if (database == MyDatabaseId || !OidIsValid(database) ||
+					!compat_database_ownercheck(database, GetUserId()) ||
+					compat_tablespace_aclcheck(tablespace, GetUserId()) != ACLCHECK_OK)
+					return InvalidOid;
+				return database;
+			}
 
 		case T_CreatedbStmt:
 			{
@@ -161,21 +248,34 @@ database_to_pause(Node *statement)
 				return database;
 			}
 
+		case T_DropStmt:
+			return drops_extension(castNode(DropStmt, statement)) ? MyDatabaseId : InvalidOid;
+
+		case T_DropOwnedStmt:
+			return drops_owner_of_extension(castNode(DropOwnedStmt, statement)) ? MyDatabaseId : InvalidOid;
+
+		case T_AlterExtensionStmt:
+			/* its script is for superusers, whoever owns it */
+			if (strcmp(castNode(AlterExtensionStmt, statement)->extname, "revenant") != 0 || !superuser() ||
+				!OidIsValid(get_extension_oid("revenant", true)))
+				return InvalidOid;
+			return MyDatabaseId;
+
 		default:
 			return InvalidOid;
 	}
 }
 
-/* Raises where PostgreSQL is going to: in a block, and the command does not work in one. */
+/* Raises where PostgreSQL is going to: in a block or a function, and the command does not work in one. */
 static void
-prevent_in_block(Node *statement)
+prevent_in_block(Node *statement, bool top_level)
 {
 	if (IsA(statement, DropdbStmt))
-		PreventInTransactionBlock(true, "DROP DATABASE");
+		PreventInTransactionBlock(top_level, "DROP DATABASE");
 	else if (IsA(statement, CreatedbStmt))
-		PreventInTransactionBlock(true, "CREATE DATABASE");
+		PreventInTransactionBlock(top_level, "CREATE DATABASE");
 	else if (IsA(statement, AlterDatabaseStmt))
-		PreventInTransactionBlock(true, "ALTER DATABASE SET TABLESPACE");
+		PreventInTransactionBlock(top_level, "ALTER DATABASE SET TABLESPACE");
 }
 
 static bool
@@ -210,6 +310,25 @@ stop_workers(Oid database)
 	}
 }
 
+/* Has no worker in a database from here to the end of the (sub)transaction. */
+static void
+pause_database(Oid database)
+{
+	for (int i = 0; i < npaused; i++)
+	{
+		if (paused[i].database == database)
+			return;
+	}
+	if (npaused == PAUSED_MAX || !worker_pause(database))
+		return;
+	/* noted first: the pause ends with the (sub)transaction whatever happens from here on */
+	paused[npaused].database = database;
+	paused[npaused].in = GetCurrentSubTransactionId();
+	npaused++;
+	stop_workers(database);
+	DEBUG_POINT("ddl-workers-stopped");
+}
+
 static void
 call_next(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 		  ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
@@ -226,25 +345,16 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
 				DestReceiver *dest, QueryCompletion *completion)
 {
-	Oid			database = InvalidOid;
+	Oid			database = shmem_is_ready() ? database_to_pause(pstmt->utilityStmt) : InvalidOid;
 	bool		discards_all;
-
-	/* none of them runs anywhere else */
-	if (context == PROCESS_UTILITY_TOPLEVEL && shmem_is_ready())
-		database = database_to_pause(pstmt->utilityStmt);
 
 	if (IsA(pstmt->utilityStmt, CreatedbStmt) || IsA(pstmt->utilityStmt, AlterDatabaseStmt))
 		databases_changed = true;
 	roles_changed |= changes_roles(pstmt->utilityStmt);
 	if (OidIsValid(database))
-		prevent_in_block(pstmt->utilityStmt);
-	if (OidIsValid(database) && !OidIsValid(paused) && worker_pause(database))
 	{
-		/* set first: the pause ends with the (sub)transaction whatever happens from here on */
-		paused = database;
-		paused_in = GetCurrentSubTransactionId();
-		stop_workers(database);
-		DEBUG_POINT("ddl-workers-stopped");
+		prevent_in_block(pstmt->utilityStmt, context == PROCESS_UTILITY_TOPLEVEL);
+		pause_database(database);
 	}
 	discards_all = IsA(pstmt->utilityStmt, DiscardStmt) && ((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
 	if (discards_all)
@@ -265,11 +375,10 @@ on_xact_end(XactEvent event, void *arg)
 {
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
 		return;
-	if (OidIsValid(paused))
-		worker_resume(paused);
-	else if (databases_changed && shmem_is_ready())
+	if (npaused == 0 && databases_changed && shmem_is_ready())
 		worker_wake_launcher();
-	paused = InvalidOid;
+	while (npaused > 0)
+		worker_resume(paused[--npaused].database);
 	databases_changed = false;
 	if (event != XACT_EVENT_COMMIT)
 		roles_changed = false;
@@ -293,11 +402,11 @@ on_release(ResourceReleasePhase phase, bool commit, bool top_level, void *arg)
 static void
 on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
 {
-	/* subtransactions that began later than the one that is aborted are within it */
-	if (event != SUBXACT_EVENT_ABORT_SUB || !OidIsValid(paused) || paused_in < mine)
+	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
-	worker_resume(paused);
-	paused = InvalidOid;
+	/* subtransactions that began later than the one that is aborted are within it, and so are the last ones here */
+	while (npaused > 0 && paused[npaused - 1].in >= mine)
+		worker_resume(paused[--npaused].database);
 }
 
 /* Called once, by _PG_init under shared_preload_libraries. */
