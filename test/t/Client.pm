@@ -16,16 +16,16 @@ our @EXPORT_OK = qw(answers monotonic);
 # Seconds, on the clock that nobody sets.
 sub monotonic { return clock_gettime(CLOCK_MONOTONIC) }
 
-# Client->new($node): a session of its own.
+# Client->new($node, $database): a session of its own; `pid` is its process.
 sub new
 {
-	my ($class, $node) = @_;
+	my ($class, $node, $database) = @_;
 	my $self = bless { buffer => '', busy => 1, rows => [] }, $class;
 
 	socket($self->{socket}, AF_UNIX, SOCK_STREAM, 0) or die "socket: $!";
 	connect($self->{socket}, pack_sockaddr_un($node->host . '/.s.PGSQL.' . $node->port)) or die "connect: $!";
 	$self->{socket}->autoflush(1);
-	my $startup = pack('N', 3 << 16) . join("\0", user => scalar getpwuid($<), database => 'postgres', '', '');
+	my $startup = pack('N', 3 << 16) . join("\0", user => scalar getpwuid($<), database => $database // 'postgres', '', '');
 	$self->_write(pack('N', 4 + length $startup) . $startup);
 	answers(monotonic() + $PostgreSQL::Test::Utils::timeout_default, $self) or die 'no answer';
 	die "cannot connect: $self->{error}" if $self->{error};
@@ -90,6 +90,10 @@ sub _read
 			my %fields = map { /^(.)(.*)$/s ? ($1, $2) : () } split /\0/, $body;
 			$self->{error} = "$fields{C} $fields{M}";
 		}
+		elsif ($type eq 'K')
+		{
+			$self->{pid} = unpack('N', $body);
+		}
 		elsif ($type eq 'Z')
 		{
 			@$self{qw(busy got)} = (0, $now);
@@ -116,6 +120,20 @@ sub query
 	$self->send($query);
 	answers(monotonic() + $PostgreSQL::Test::Utils::timeout_default, $self) or die "no answer to: $query";
 	return $self->answer;
+}
+
+# Waits until a query is true; false when it was not in time.
+sub becomes
+{
+	my ($self, $query) = @_;
+	my $until = monotonic() + $PostgreSQL::Test::Utils::timeout_default;
+
+	while ($self->query($query) ne 't')
+	{
+		return 0 if monotonic() > $until;
+		select undef, undef, undef, 0.01;
+	}
+	return 1;
 }
 
 # answers($until, @clients): takes what comes until all of them have answered; false when they had not by that time.
