@@ -23,8 +23,7 @@ sub becomes
 {
 	my ($query, $name) = @_;
 
-	ok($node->poll_query_until('postgres', $query), $name);
-	return;
+	return ok($node->poll_query_until('postgres', $query), $name);
 }
 
 # A statement fails with this SQLSTATE.
