@@ -33,7 +33,8 @@
  *	  may be wrong with the command PostgreSQL finds out itself.
  *
  *	  Roles are dropped, renamed and locked out from any database, while tasks
- *	  of all databases run as them: every supervisor looks again at once.
+ *	  of all databases run as them: every supervisor looks again at once. So
+ *	  does a database's own after a restore, which copies rows into our table.
  *
  *-------------------------------------------------------------------------
  */
@@ -83,6 +84,7 @@ static struct
 static int	npaused = 0;
 static bool roles_changed = false;	/* the supervisors are to look when it ends */
 static bool databases_changed = false;	/* the launcher is to look when it ends */
+static bool tasks_restored = false;	/* the supervisor here is to look when it ends */
 
 /* Whether the caller may create databases. */
 static bool
@@ -285,6 +287,16 @@ changes_roles(Node *statement)
 		(IsA(statement, RenameStmt) && castNode(RenameStmt, statement)->renameType == OBJECT_ROLE);
 }
 
+/* Whether this is how pg_dump's output brings tasks. */
+static bool
+restores_tasks(Node *statement)
+{
+	const CopyStmt *copy = (CopyStmt *) statement;
+
+	return IsA(statement, CopyStmt) && copy->is_from && copy->relation != NULL && copy->relation->schemaname != NULL &&
+		strcmp(copy->relation->schemaname, "revenant") == 0 && strcmp(copy->relation->relname, "task") == 0;
+}
+
 /* Ends the workers in a database and returns when their processes are gone; 55006 after ten seconds. */
 static void
 stop_workers(Oid database)
@@ -351,6 +363,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (IsA(pstmt->utilityStmt, CreatedbStmt) || IsA(pstmt->utilityStmt, AlterDatabaseStmt))
 		databases_changed = true;
 	roles_changed |= changes_roles(pstmt->utilityStmt);
+	tasks_restored |= restores_tasks(pstmt->utilityStmt);
 	if (OidIsValid(database))
 	{
 		prevent_in_block(pstmt->utilityStmt, context == PROCESS_UTILITY_TOPLEVEL);
@@ -379,7 +392,9 @@ on_xact_end(XactEvent event, void *arg)
 		worker_wake_launcher();
 	while (npaused > 0)
 		worker_resume(paused[--npaused].database);
-	databases_changed = false;
+	if (tasks_restored && event == XACT_EVENT_COMMIT && shmem_is_ready())
+		worker_wake_supervisor(MyDatabaseId);
+	databases_changed = tasks_restored = false;
 	if (event != XACT_EVENT_COMMIT)
 		roles_changed = false;
 }
