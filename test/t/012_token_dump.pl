@@ -123,7 +123,11 @@ $node->safe_psql('source', 'SELECT revenant.advance_tokens(' . (3 << 40) . ')');
 $greatest = token('source');
 $before = sequences('source');
 restore_custom('data.dump', 'source');
-is(sequences('source'), $before, 'neither mark nor base was lowered');
+# the supervisor sees the restore at once, and may have entered its era
+my ($mark, $base) = split /\|/, sequences('source');
+my ($mark_before, $base_before) = split /\|/, $before;
+cmp_ok($mark, '>=', $mark_before, 'the mark was not lowered');
+is($base, $base_before, 'nor was the base');
 cmp_ok(token('source'), '>', $greatest, 'and the next token is greater');
 run_ok('another pg_dump', 'pg_dump', '-d', $node->connstr('source'), '-f', "$dir/later.sql");
 $node->safe_psql('postgres', 'CREATE DATABASE later');
