@@ -54,6 +54,7 @@ task_forget_plan(Task *task)
 {
 	task->ready = false;
 	task->failures = 0;
+	task->unstarted = 0;
 	task->backoff = false;
 	task->fires = false;
 	task->due_us = 0;

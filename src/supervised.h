@@ -60,6 +60,7 @@ typedef struct Task
 	uint32		reason_hash;
 
 	int			failures;		/* in a row */
+	int			unstarted;		/* how often in a row no process came for its run */
 	bool		seen;			/* in the last look at the table */
 	bool		enabled;
 	bool		native;

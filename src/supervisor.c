@@ -85,6 +85,7 @@
 
 #define LONGEST_SLEEP_US (10 * US_PER_S)
 #define RETRY_US (1 * US_PER_S)
+#define LONGEST_PUT_OFF_US (60 * US_PER_S)
 #define LOAD_EVERY_US (30 * US_PER_S)
 #define SWEEP_EVERY_US (60 * US_PER_S)
 #define SWEEP_AGAIN_US (1 * US_PER_S)	/* while there are many, or somebody may be listening for a lapse */
@@ -392,6 +393,20 @@ decide_ending(Task *task, const RunnerSlot *slot)
 }
 
 /*
+ * No process came for a run: the server could not start one. That is no failure
+ * of the task, and uses up none of its times: it is tried again, ever less often.
+ */
+static void
+put_off(Task *task)
+{
+	task->phase = PHASE_NEW;
+	pass_through(task, PHASE_SCHEDULED, "");
+	task->backoff = true;
+	task->due_us = clock_now_us() + Min(RETRY_US << Min(task->unstarted, 10), LONGEST_PUT_OFF_US);
+	task->unstarted++;
+}
+
+/*
  * A run of a task ended: decides when the next one is due, once, and writes
  * both down. False when that is not possible yet: the slot is kept until it is.
  */
@@ -403,6 +418,13 @@ finish_run(Task *task, const RunnerSlot *slot)
 	/* what a standby ran before its promotion says nothing about what it runs now */
 	if (slot->follows != following)
 		return true;
+	if (slot->pid == 0 && !slot->stop)
+	{
+		if (task_same_life(&slot->life, &task->life))
+			put_off(task);
+		return true;
+	}
+	task->unstarted = 0;
 	/* it found that there is nothing to run: another look at the rows will say why */
 	if (slot->outcome == RUN_SUCCEEDED && slot->started_us == 0)
 	{
@@ -644,9 +666,12 @@ is_due(Task *task)
 			task->late_since_us = task->due_us != 0 ? task->due_us : now_us;
 		return true;
 	}
-	publish(task, PHASE_BACKOFF, clock_to_timestamp(task->due_us) / 1000 * 1000,
-			task->failures == 0 ? "ended, and waits for backoff_min before the next run" :
-			psprintf("waits to be started again after %d failure(s) in a row", task->failures));
+	if (task->unstarted > 0)
+		publish(task, PHASE_WAITING_FOR_SLOT, 0, "the server could not start its process: see the server's log");
+	else
+		publish(task, PHASE_BACKOFF, clock_to_timestamp(task->due_us) / 1000 * 1000,
+				task->failures == 0 ? "ended, and waits for backoff_min before the next run" :
+				psprintf("waits to be started again after %d failure(s) in a row", task->failures));
 	tick_at_most(task->due_us - now_us);
 	return false;
 }
