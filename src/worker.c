@@ -29,7 +29,8 @@
  *
  *	  A process is "gone" when its latch has been disowned: that is the last
  *	  thing it does in shared memory, after its locks and its place in the
- *	  process array were given back.
+ *	  process array were given back. Its slot may be free, and another's, before
+ *	  that: whoever needs the database for himself looks for leavers, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,6 +54,7 @@
 
 #define WANTED_MAX 64
 #define PAUSES_MAX 64
+#define LEAVERS_MAX 64
 
 /* A worker that was registered and did not come in this time never will. */
 #define REGISTRATION_TIMEOUT_US (10 * US_PER_S)
@@ -67,6 +69,14 @@ typedef struct Pause
 	int			procno;
 } Pause;
 
+/* A worker that has given its slot back and is not gone yet */
+typedef struct Leaver
+{
+	Oid			database;
+	int			pid;			/* 0: nobody */
+	int			procno;
+} Leaver;
+
 typedef struct WorkerShared
 {
 	int			tranche;
@@ -78,6 +88,7 @@ typedef struct WorkerShared
 	bool		starving;		/* a supervisor finds no place: no runner is started */
 	Oid			wanted[WANTED_MAX]; /* databases to be probed (again) */
 	Pause		pauses[PAUSES_MAX];
+	Leaver		leavers[LEAVERS_MAX];
 	int			nsupervisors;
 	int			nrunners;
 	SupervisorSlot supervisors[FLEXIBLE_ARRAY_MEMBER];
@@ -416,6 +427,25 @@ worker_supervisor_reserve(Oid database, uint32 *generation)
 	return found;
 }
 
+/* Remembers the process of a slot that is given back, if it is not gone yet. The caller holds the lock, exclusively. */
+static void
+note_leaver(Oid database, int pid, int procno)
+{
+	if (!worker_is_alive(pid, procno))
+		return;
+	for (int i = 0; i < LEAVERS_MAX; i++)
+	{
+		Leaver	   *leaver = &shared->leavers[i];
+
+		if (worker_is_alive(leaver->pid, leaver->procno))
+			continue;
+		leaver->database = database;
+		leaver->pid = pid;
+		leaver->procno = procno;
+		return;
+	}
+}
+
 /* Gives a supervisor slot back, if it is still this one's. */
 void
 worker_supervisor_free(int slot, uint32 generation)
@@ -423,6 +453,7 @@ worker_supervisor_free(int slot, uint32 generation)
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (shared->supervisors[slot].generation == generation)
 	{
+		note_leaver(shared->supervisors[slot].database, shared->supervisors[slot].pid, shared->supervisors[slot].procno);
 		shared->supervisors[slot].generation++;
 		shared->supervisors[slot].state = SUPERVISOR_FREE;
 		shared->supervisors[slot].database = InvalidOid;
@@ -703,6 +734,7 @@ free_runner(int slot, uint32 generation)
 {
 	if (runners[slot].generation != generation)
 		return false;
+	note_leaver(runners[slot].task.database, runners[slot].pid, runners[slot].procno);
 	runners[slot].generation++;
 	runners[slot].state = RUNNER_FREE;
 	runners[slot].pid = 0;
@@ -982,6 +1014,13 @@ worker_stop_database(Oid database)
 	int			left = 0;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < LEAVERS_MAX; i++)
+	{
+		const Leaver *leaver = &shared->leavers[i];
+
+		if (leaver->database == database && leaver->pid != MyProcPid && worker_is_alive(leaver->pid, leaver->procno))
+			left = leaver->pid;
+	}
 	for (int i = 0; i < shared->nsupervisors; i++)
 	{
 		SupervisorSlot *slot = &shared->supervisors[i];
