@@ -36,7 +36,9 @@
 #include "extension.h"
 #include "fence.h"
 #include "guc.h"
+#include "lease_row.h"
 #include "shmem.h"
+#include "task.h"
 #include "worker.h"
 
 #define SCHEMA_NAME "revenant"
@@ -96,6 +98,35 @@ index_of(Oid table, const char *name)
 	return OidIsValid(table) && OidIsValid(oid) && IndexGetRelation(oid, true) == table ? oid : InvalidOid;
 }
 
+/* Whether a table of ours, if it is there, has the columns that this library writes. */
+static bool
+has_columns(Oid table, int columns)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	bool		result = true;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		result = ((Form_pg_class) GETSTRUCT(tuple))->relnatts == columns;
+		ReleaseSysCache(tuple);
+	}
+	return result;
+}
+
+/* A library meets the tables of another version: between an installation and the update of the extension. */
+static void
+require_own_tables(void)
+{
+	if (has_columns(cache.lease, LEASE_ROW_COLUMNS) && has_columns(cache.task, TASK_COLUMNS) &&
+		has_columns(cache.task_state, STATE_COLUMNS) && has_columns(cache.task_run, RUN_COLUMNS))
+		return;
+	cache_valid = false;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the tables of extension revenant are not those of the library that is loaded"),
+			 errhint("Run ALTER EXTENSION revenant UPDATE; or, if the library is the older one, restart the server.")));
+}
+
 /*
  * The extension's objects, or NULL where this database does not have it. Needs
  * a transaction. The result is valid until the next call.
@@ -134,6 +165,7 @@ extension_find(void)
 	cache.task_run = member_relation("task_run");
 	cache.task_run_pkey = index_of(cache.task_run, "task_run_pkey");
 	cache.task_run_number = member_relation("_task_run_number");
+	require_own_tables();
 	cache.guard_function = function_oid("_guard", 0, NULL);
 	cache.admin_function = function_oid("advance_tokens", 1, bigint_arg);
 	/* while its script runs some of it is still missing */

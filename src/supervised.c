@@ -245,8 +245,8 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 	task->life = row.life;
 	if (unreadable != NULL)
 		snprintf(task->problem, sizeof(task->problem), "its row cannot be read: %s", unreadable);
-	else if (row.schedule_problem != NULL)
-		snprintf(task->problem, sizeof(task->problem), "its schedule cannot be used: %s", row.schedule_problem);
+	else if (row.problem != NULL)
+		strlcpy(task->problem, row.problem, sizeof(task->problem));
 	else
 		task->problem[0] = '\0';
 }

@@ -21,6 +21,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "lease.h"
 #include "task.h"
 #include "zone.h"
 
@@ -58,49 +59,123 @@ task_is_native(const Datum *values)
 		DatumGetInt64(values[ATT_TASK_DATABASE_OID - 1]) == (int64) MyDatabaseId;
 }
 
-/* What the workers need of a row of revenant.task; palloc'd. Needs a snapshot, values may be toasted. */
+/*
+ * The columns of a row of revenant.task. Raises XX001 where one has no value that
+ * every task has: a superuser can write anything there.
+ */
+void
+task_deform(HeapTuple tuple, TupleDesc desc, Datum *values, bool *nulls)
+{
+	static const int optional[] = {
+		ATT_TASK_SCHEDULE, ATT_TASK_TIMEZONE, ATT_TASK_FOLLOWER_COMMAND, ATT_TASK_TIMEOUT, ATT_TASK_LEASE, ATT_TASK_SETTINGS,
+		ATT_TASK_METADATA
+	};
+	bool		may_lack[TASK_COLUMNS] = {0};
+
+	for (int i = 0; i < (int) lengthof(optional); i++)
+		may_lack[optional[i] - 1] = true;
+	heap_deform_tuple(tuple, desc, values, nulls);
+	for (int i = 0; i < TASK_COLUMNS; i++)
+	{
+		if (nulls[i] && !may_lack[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("a row of revenant.task has no \"%s\"", NameStr(TupleDescAttr(desc, i)->attname)),
+					 errdetail("Tasks are written by the functions of revenant only."),
+					 errhint("DELETE the row as a superuser, and create the task again.")));
+	}
+}
+
+static char *
+text_of(const Datum *values, int attribute)
+{
+	return TextDatumGetCString(values[attribute - 1]);
+}
+
+/* A duration of at least `lowest_us`; else that, and a problem of the row. */
+static int64
+parse_duration(TaskRow *row, const Datum *values, int attribute, const char *what, int64 lowest_us)
+{
+	int64		us = task_duration_us(DatumGetIntervalP(values[attribute - 1]));
+
+	if (us < lowest_us)
+		row->problem = psprintf("its %s is out of range", what);
+	return Max(us, lowest_us);
+}
+
+/* The schedule, in its time zone or the database's. */
+static void
+parse_schedule(TaskRow *row, const Datum *values, const bool *nulls)
+{
+	const char *problem = schedule_parse(text_of(values, ATT_TASK_SCHEDULE), &row->schedule);
+
+	row->place.anchor = row->life.created_at;
+	if (row->schedule.kind == SCHEDULE_CALENDAR &&
+		!zone_place(nulls[ATT_TASK_TIMEZONE - 1] ? NULL : text_of(values, ATT_TASK_TIMEZONE), row->life.created_at, &row->place))
+		problem = "its time zone does not exist";
+	if (problem != NULL)
+		row->problem = psprintf("its schedule cannot be used: %s", problem);
+}
+
+/* What follows the end of a run. */
+static void
+parse_restart(TaskRow *row, const Datum *values)
+{
+	int			allowed = DatumGetInt32(values[ATT_TASK_MAX_RESTARTS - 1]);
+
+	if (!restart_policy_parse(text_of(values, ATT_TASK_RESTART), &row->restart))
+		row->problem = "its restart is none of permanent, transient, temporary";
+	row->max_restarts = Min(Max(allowed, 0), RESTART_FAILURES_MAX);
+	if (allowed != row->max_restarts)
+		row->problem = "its max_restarts is out of range";
+	row->restart_window_us = parse_duration(row, values, ATT_TASK_RESTART_WINDOW, "restart_window", 1);
+	row->backoff_min_us = parse_duration(row, values, ATT_TASK_BACKOFF_MIN, "backoff_min", 0);
+	row->backoff_max_us = parse_duration(row, values, ATT_TASK_BACKOFF_MAX, "backoff_max", row->backoff_min_us);
+}
+
+/*
+ * What the workers need of a row of revenant.task; palloc'd. What cannot be
+ * used is its `problem`. Needs a snapshot, values may be toasted. Raises XX001.
+ */
 void
 task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row)
 {
 	Datum		values[TASK_COLUMNS];
 	bool		nulls[TASK_COLUMNS];
+	const char *catch_up;
 
 	memset(row, 0, sizeof(*row));
-	heap_deform_tuple(tuple, desc, values, nulls);
-	row->name = TextDatumGetCString(values[ATT_TASK_NAME - 1]);
-	row->command = TextDatumGetCString(values[ATT_TASK_COMMAND - 1]);
+	task_deform(tuple, desc, values, nulls);
+	row->name = text_of(values, ATT_TASK_NAME);
+	row->command = text_of(values, ATT_TASK_COMMAND);
 	if (!nulls[ATT_TASK_FOLLOWER_COMMAND - 1])
-		row->follower_command = TextDatumGetCString(values[ATT_TASK_FOLLOWER_COMMAND - 1]);
-	row->run_as = TextDatumGetCString(values[ATT_TASK_RUN_AS - 1]);
+		row->follower_command = text_of(values, ATT_TASK_FOLLOWER_COMMAND);
+	row->run_as = text_of(values, ATT_TASK_RUN_AS);
 	row->run_as_oid = (Oid) DatumGetInt64(values[ATT_TASK_RUN_AS_OID - 1]);
-	row->lease = nulls[ATT_TASK_LEASE - 1] ? psprintf("task/%s", row->name) :
-		TextDatumGetCString(values[ATT_TASK_LEASE - 1]);
 	row->enabled = DatumGetBool(values[ATT_TASK_ENABLED - 1]);
 	row->native = task_is_native(values);
-	row->backoff_min_us = Max(task_duration_us(DatumGetIntervalP(values[ATT_TASK_BACKOFF_MIN - 1])), 0);
-	row->backoff_max_us = Max(task_duration_us(DatumGetIntervalP(values[ATT_TASK_BACKOFF_MAX - 1])), row->backoff_min_us);
-	row->claim_delay_us = Max(task_duration_us(DatumGetIntervalP(values[ATT_TASK_CLAIM_DELAY - 1])), 0);
-	if (!restart_policy_parse(TextDatumGetCString(values[ATT_TASK_RESTART - 1]), &row->restart))
-		row->restart = RESTART_PERMANENT;
-	row->max_restarts = Min(DatumGetInt32(values[ATT_TASK_MAX_RESTARTS - 1]), RESTART_FAILURES_MAX);
-	row->restart_window_us = Max(task_duration_us(DatumGetIntervalP(values[ATT_TASK_RESTART_WINDOW - 1])), 1);
-	if (!nulls[ATT_TASK_TIMEOUT - 1])
-		row->timeout_us = Max(task_duration_us(DatumGetIntervalP(values[ATT_TASK_TIMEOUT - 1])), 1);
-	if (!nulls[ATT_TASK_SETTINGS - 1])
-		row->settings = DatumGetJsonbPCopy(values[ATT_TASK_SETTINGS - 1]);
 	row->run_requests = DatumGetInt64(values[ATT_TASK_RUN_REQUESTS - 1]);
 	row->life.created_at = DatumGetTimestampTz(values[ATT_TASK_CREATED_AT - 1]);
 	row->life.enabled_at = DatumGetTimestampTz(values[ATT_TASK_ENABLED_AT - 1]);
+
+	row->lease = nulls[ATT_TASK_LEASE - 1] ? psprintf("task/%s", row->name) : text_of(values, ATT_TASK_LEASE);
+	if (row->lease[0] == '\0' || strlen(row->lease) > LEASE_NAME_MAX)
+		row->problem = "its lease cannot have this name";
+	row->claim_delay_us = parse_duration(row, values, ATT_TASK_CLAIM_DELAY, "claim_delay", 0);
+	parse_restart(row, values);
+	if (!nulls[ATT_TASK_TIMEOUT - 1])
+		row->timeout_us = parse_duration(row, values, ATT_TASK_TIMEOUT, "timeout", 1);
+	if (!nulls[ATT_TASK_SETTINGS - 1])
+		row->settings = DatumGetJsonbPCopy(values[ATT_TASK_SETTINGS - 1]);
+	if (row->settings != NULL && !JB_ROOT_IS_OBJECT(row->settings))
+		row->problem = "its settings are no JSON object";
+	catch_up = text_of(values, ATT_TASK_CATCH_UP);
+	row->catches_up = strcmp(catch_up, "once") == 0;
+	if (!row->catches_up && strcmp(catch_up, "skip") != 0)
+		row->problem = "its catch_up is neither skip nor once";
 	row->has_schedule = !nulls[ATT_TASK_SCHEDULE - 1];
 	if (row->has_schedule)
-	{
-		row->schedule_problem = schedule_parse(TextDatumGetCString(values[ATT_TASK_SCHEDULE - 1]), &row->schedule);
-		row->place.anchor = row->life.created_at;
-		if (row->schedule.kind == SCHEDULE_CALENDAR && !zone_place(nulls[ATT_TASK_TIMEZONE - 1] ? NULL : TextDatumGetCString(values[ATT_TASK_TIMEZONE - 1]),
-						row->life.created_at, &row->place))
-			row->schedule_problem = "its time zone does not exist";
-	}
-	row->catches_up = strcmp(TextDatumGetCString(values[ATT_TASK_CATCH_UP - 1]), "once") == 0;
+		parse_schedule(row, values, nulls);
 }
 
 /* Why a task cannot be run as its role now, or NULL. The text is palloc'd. Needs a transaction. */

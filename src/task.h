@@ -79,6 +79,22 @@ enum
 	STATE_COLUMNS = ATT_STATE_RUN
 };
 
+/* Columns of revenant.task_run */
+enum
+{
+	ATT_RUN_RUN = 1,
+	ATT_RUN_NAME,
+	ATT_RUN_TOKEN,
+	ATT_RUN_NODE,
+	ATT_RUN_PID,
+	ATT_RUN_STARTED_AT,
+	ATT_RUN_FINISHED_AT,
+	ATT_RUN_OUTCOME,
+	ATT_RUN_SQLSTATE,
+	ATT_RUN_MESSAGE,
+	RUN_COLUMNS = ATT_RUN_MESSAGE
+};
+
 /*
  * Which task it is that has a name: one that is dropped and created again is
  * another one. What was counted and planned before it was enabled last is void.
@@ -103,7 +119,7 @@ typedef struct TaskRow
 	bool		has_schedule;
 	Schedule	schedule;
 	SchedulePlace place;
-	const char *schedule_problem;	/* NULL: none */
+	const char *problem;		/* why it cannot be run at all; NULL: it can */
 	bool		catches_up;		/* a time that was missed is made up for, once */
 	RestartPolicy restart;
 	int			max_restarts;
@@ -131,6 +147,7 @@ task_same_life(const TaskLife *a, const TaskLife *b)
 	return a->created_at == b->created_at && a->enabled_at == b->enabled_at;
 }
 
+extern void task_deform(HeapTuple tuple, TupleDesc desc, Datum *values, bool *nulls);
 extern void task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row);
 extern const char *task_role_problem(const char *run_as, Oid run_as_oid);
 extern bool task_is_native(const Datum *values);

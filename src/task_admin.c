@@ -175,7 +175,7 @@ collect_foreign(Relation rel, HeapTuple tuple, void *arg)
 	Datum		values[TASK_COLUMNS];
 	bool		nulls[TASK_COLUMNS];
 
-	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
+	task_deform(tuple, RelationGetDescr(rel), values, nulls);
 	if (!task_is_native(values))
 		*names = lappend(*names, TextDatumGetCString(values[ATT_TASK_NAME - 1]));
 }
@@ -205,7 +205,8 @@ SQL_FUNCTION(revenant_adopt)
 		Datum		values[TASK_COLUMNS] = {0};
 		bool		nulls[TASK_COLUMNS] = {0};
 		bool		replace[TASK_COLUMNS] = {0};
-		bool		isnull;
+		Datum		before[TASK_COLUMNS];
+		bool		before_nulls[TASK_COLUMNS];
 		char	   *run_as;
 		Oid			role;
 
@@ -216,7 +217,8 @@ SQL_FUNCTION(revenant_adopt)
 		} while (old != NULL && !row_lock(rel, old));
 		if (old == NULL)
 			continue;
-		run_as = TextDatumGetCString(heap_getattr(old, ATT_TASK_RUN_AS, RelationGetDescr(rel), &isnull));
+		task_deform(old, RelationGetDescr(rel), before, before_nulls);
+		run_as = TextDatumGetCString(before[ATT_TASK_RUN_AS - 1]);
 		role = get_role_oid(run_as, true);
 		if (OidIsValid(role))
 			task_require_membership(name, role);

@@ -172,7 +172,7 @@ task_find(Relation rel, const Extension *extension, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("task \"%s\" does not exist", name)));
-	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
+	task_deform(tuple, RelationGetDescr(rel), values, nulls);
 	require_task_membership(name, TextDatumGetCString(values[ATT_TASK_RUN_AS - 1]),
 							(Oid) DatumGetInt64(values[ATT_TASK_RUN_AS_OID - 1]), task_is_native(values));
 	return tuple;

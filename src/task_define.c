@@ -551,7 +551,7 @@ complete_draft(const TaskChange *change, TaskDraft *draft)
 	Datum		values[TASK_COLUMNS];
 	bool		nulls[TASK_COLUMNS];
 
-	heap_deform_tuple(change->row, RelationGetDescr(change->rel), values, nulls);
+	task_deform(change->row, RelationGetDescr(change->rel), values, nulls);
 	for (int i = 0; i < (int) lengthof(fields); i++)
 	{
 		int			column = fields[i].attribute - 1;

@@ -33,22 +33,6 @@
 #include "row.h"
 #include "task_run.h"
 
-/* Columns of revenant.task_run */
-enum
-{
-	ATT_RUN_RUN = 1,
-	ATT_RUN_NAME,
-	ATT_RUN_TOKEN,
-	ATT_RUN_NODE,
-	ATT_RUN_PID,
-	ATT_RUN_STARTED_AT,
-	ATT_RUN_FINISHED_AT,
-	ATT_RUN_OUTCOME,
-	ATT_RUN_SQLSTATE,
-	ATT_RUN_MESSAGE,
-	RUN_COLUMNS = ATT_RUN_MESSAGE
-};
-
 static void
 set(Datum *values, bool *nulls, int attribute, Datum value)
 {
