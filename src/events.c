@@ -13,6 +13,8 @@
  *	  and who asks for what came since a number misses nothing for having asked
  *	  before a restart.
  *
+ *	  Workers leave NOTIFY to the supervisor, which does it when it need not wait.
+ *
  *	  The commit callback only copies what was made ready before. The log and
  *	  NOTIFY can fail, and come before the commit: with a commit that fails at
  *	  its very end the log then tells of something that did not happen.
@@ -23,11 +25,13 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_database.h"
 #include "commands/async.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -58,6 +62,7 @@ typedef struct Record
 	int			pid;
 	EventKind	kind;
 	bool		routine;
+	bool		unsent;			/* NOTIFY is still to tell it */
 	char		phase[PHASE_MAX];
 	char		subject[LEASE_NAME_MAX + 1];
 	char		detail[DETAIL_MAX]; /* JSON; empty: none */
@@ -73,6 +78,8 @@ typedef struct Ring
 } Ring;
 
 static Ring *ring = NULL;
+
+static bool notify_deferred = false;	/* NOTIFY is left to the supervisor */
 
 /* What this transaction will tell at commit, in the order in which it happened; all of it in TopTransactionContext. */
 typedef struct Pending
@@ -248,9 +255,26 @@ fill(Record *record, const Event *event)
 	record->pid = event->pid != 0 ? event->pid : MyProcPid;
 	record->kind = event->kind;
 	record->routine = event->routine;
+	record->unsent = notify_deferred && guc_notify && is_kept(event->kind) && !RecoveryInProgress();
 	strlcpy(record->phase, event->phase ? event->phase : "", PHASE_MAX);
 	strlcpy(record->subject, event->subject, sizeof(record->subject));
 	fill_detail(record, event);
+}
+
+/* Has this transaction tell it to who listens: names only, since LISTEN needs no privilege. */
+static void
+notify(const Record *record)
+{
+	StringInfoData payload;
+
+	initStringInfo(&payload);
+	appendStringInfoString(&payload, "{\"event\": ");
+	escape_json(&payload, kinds[record->kind].name);
+	appendStringInfoString(&payload, ", \"subject\": ");
+	escape_json(&payload, record->subject);
+	appendStringInfoChar(&payload, '}');
+	Async_Notify(CHANNEL, payload.data);
+	pfree(payload.data);
 }
 
 /* The log, and NOTIFY where there is a transaction that can carry it. May raise. */
@@ -263,20 +287,8 @@ announce(const Record *record)
 				 record->token != 0 ? errdetail("Token %lld.%s%s", (long long) record->token,
 												record->detail[0] ? " " : "", record->detail) :
 				 record->detail[0] ? errdetail("%s", record->detail) : 0));
-	if (guc_notify && is_kept(record->kind) && IsTransactionState() && !RecoveryInProgress())
-	{
-		StringInfoData payload;
-
-		/* names only: LISTEN needs no privilege */
-		initStringInfo(&payload);
-		appendStringInfoString(&payload, "{\"event\": ");
-		escape_json(&payload, kinds[record->kind].name);
-		appendStringInfoString(&payload, ", \"subject\": ");
-		escape_json(&payload, record->subject);
-		appendStringInfoChar(&payload, '}');
-		Async_Notify(CHANNEL, payload.data);
-		pfree(payload.data);
-	}
+	if (guc_notify && is_kept(record->kind) && !notify_deferred && IsTransactionState() && !RecoveryInProgress())
+		notify(record);
 }
 
 /* Never raises. */
@@ -396,6 +408,62 @@ events_install_callbacks(void)
 {
 	RegisterXactCallback(on_xact_end, NULL);
 	RegisterSubXactCallback(on_subxact_end, NULL);
+}
+
+/*
+ * From here on what this process tells is notified by the database's supervisor:
+ * a commit that notifies waits for every other one that does, which may take
+ * as long as a standby keeps that waiting.
+ */
+void
+events_defer_notify(bool deferred)
+{
+	notify_deferred = deferred;
+}
+
+/* Takes the lock under which a commit notifies, until this transaction ends. False: somebody has it. */
+static bool
+try_notify_lock(void)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, InvalidOid, 0);
+	return LockAcquire(&tag, AccessExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/*
+ * The supervisor's, in a transaction of its own: notifies of what was deferred in
+ * this database. Waits for nobody: false if somebody else notifies just now.
+ * Takes the lock of NOTIFY, then the ring's. An error loses what it took.
+ */
+bool
+events_notify_deferred(void)
+{
+	static int64 seen = 0;
+	Record	   *taken;
+	int			count = 0;
+
+	if (ring->last == seen)
+		return true;
+	if (!try_notify_lock())
+		return false;
+	taken = palloc_extended((Size) guc_event_buffer * sizeof(Record), MCXT_ALLOC_HUGE);
+	LWLockAcquire(&ring->lock, LW_EXCLUSIVE);
+	for (int64 seq = Max(Max(seen, ring->first), ring->last - guc_event_buffer) + 1; seq <= ring->last; seq++)
+	{
+		Record	   *record = &ring->records[seq % guc_event_buffer];
+
+		if (!record->unsent || record->database != MyDatabaseId)
+			continue;
+		record->unsent = false;
+		taken[count++] = *record;
+	}
+	seen = ring->last;
+	LWLockRelease(&ring->lock);
+	for (int i = 0; i < count; i++)
+		notify(&taken[i]);
+	pfree(taken);
+	return true;
 }
 
 /* Copies of what the ring has of this database after `since`, oldest first. */

@@ -53,6 +53,8 @@ extern Size events_shmem_size(void);
 extern void events_shmem_init(void *place, bool found);
 extern bool events_filter_is_valid(const char *filter);
 extern void events_install_callbacks(void);
+extern void events_defer_notify(bool deferred);
+extern bool events_notify_deferred(void);
 extern void event_now(const Event *event);
 extern void event_at_commit(const Event *event);
 

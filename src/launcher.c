@@ -220,9 +220,9 @@ static void
 leave_alone(KnownDatabase *known)
 {
 	RunnerSlot	runner;
-	bool		empty = !worker_has_supervisor(known->oid);
+	bool		empty = true;
 
-	if (known->left_alone)
+	if (known->left_alone || worker_has_supervisor(known->oid))
 		return;
 	for (int i = worker_runner_next(0, known->oid, &runner); i >= 0;
 		 i = worker_runner_next(i + 1, known->oid, &runner))
@@ -241,9 +241,19 @@ leave_alone(KnownDatabase *known)
 	known->left_alone = empty;
 }
 
+/* A supervisor is not wanted any more. Where there still is a database it writes down how its runs end first. */
+static void
+dismiss(const KnownDatabase *known, int slot, const SupervisorSlot *supervisor, long *sleep_ms)
+{
+	if (known == NULL || !known->listed || worker_supervisor_drain(slot, supervisor->generation))
+		worker_supervisor_stop(slot, supervisor->generation);
+	else
+		*sleep_ms = Min(*sleep_ms, RETRY_US / US_PER_MS);
+}
+
 /* Looks at every supervisor slot: collects those that ended, stops those that are not wanted. */
 static void
-collect_supervisors(void)
+collect_supervisors(long *sleep_ms)
 {
 	for (int i = 0; i < worker_supervisors(); i++)
 	{
@@ -266,8 +276,10 @@ collect_supervisors(void)
 				known->absent_since_us = clock_now_us();
 			}
 		}
+		else if (known != NULL && known->wanted && slot.drained_since_us != 0)
+			worker_supervisor_undrain(i, slot.generation);
 		else if ((known == NULL || !known->wanted) && !slot.stop)
-			worker_supervisor_stop(i, slot.generation);
+			dismiss(known, i, &slot, sleep_ms);
 	}
 }
 
@@ -384,7 +396,7 @@ tick(long *sleep_ms)
 
 	/* in this order: who is collected as absent may have been told to look again */
 	list_databases();
-	collect_supervisors();
+	collect_supervisors(sleep_ms);
 	all_wanted = worker_take_wanted(wanted, &nwanted, lengthof(wanted));
 	if (all_wanted)
 	{

@@ -28,10 +28,25 @@
 
 #include "row.h"
 
+/* Locks what a look at an open table opens besides. False when somebody has one of them. */
+static bool
+try_lock_indexes(Relation rel, LOCKMODE mode)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *cell;
+	bool		locked = true;
+
+	foreach(cell, indexes)
+		locked = locked && ConditionalLockRelationOid(lfirst_oid(cell), mode);
+	list_free(indexes);
+	return locked;
+}
+
 /*
  * Opens a table of ours for a caller that must not wait for anybody. False
- * when somebody has a lock on it that excludes this one; *rel is NULL when it
- * does not exist any more.
+ * when somebody has a lock on it or on an index of it that excludes this one;
+ * *rel is NULL when it does not exist any more. The locks stay to the end of
+ * the transaction.
  */
 bool
 row_try_open(Oid table, LOCKMODE mode, Relation *rel)
@@ -41,6 +56,12 @@ row_try_open(Oid table, LOCKMODE mode, Relation *rel)
 	*rel = try_relation_open(table, NoLock);
 	if (*rel == NULL)
 		UnlockRelationOid(table, mode);
+	else if (!try_lock_indexes(*rel, mode))
+	{
+		relation_close(*rel, NoLock);
+		*rel = NULL;
+		return false;
+	}
 	return true;
 }
 

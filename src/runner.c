@@ -1,13 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * runner.c
- *	  The process that runs a task's command: once, as the task's role.
+ *	  The process that runs a task's command, or a standby's follower_command:
+ *	  once, as the task's role.
  *
  * It is a fresh process for each run, connected as that role from the
  * beginning. In a first transaction of its own it takes the task's lease by
  * session scope and writes down that it runs; then it executes the command as
  * a session would, and ends. The lease ends with the process, so a run
- * cannot outlive its right.
+ * cannot outlive its right. A follower_command takes no lease and writes
+ * nothing; once the server does not follow any more it commits nothing either.
  *
  * NOTES
  *	  The callback that reports the end is registered before the connection is
@@ -52,6 +54,7 @@
 #include "compat.h"
 #include "debug.h"
 #include "error.h"
+#include "events.h"
 #include "extension.h"
 #include "guc.h"
 #include "lease.h"
@@ -176,8 +179,8 @@ read_task(const Extension *extension, const RunnerSlot *slot, TaskRow *row)
 		task_parse(tuple, RelationGetDescr(rel), row);
 	table_close(rel, AccessShareLock);
 	PopActiveSnapshot();
-	return tuple != NULL && row->enabled && row->native && row->run_as_oid == me.role &&
-		row->life.created_at == slot->life.created_at;
+	return tuple != NULL && row->enabled && row->native && row->problem == NULL && row->run_as_oid == me.role &&
+		task_same_life(&row->life, &slot->life);
 }
 
 /* What is run, for the life of this process. */
@@ -224,7 +227,6 @@ claim(const RunnerSlot *slot)
 {
 	const Extension *extension;
 	TaskRow		row;
-	char	   *lease;
 	int64		run;
 
 	begin_claim();
@@ -236,16 +238,15 @@ claim(const RunnerSlot *slot)
 		CommitTransactionCommand();
 		return false;
 	}
-	lease = row.lease;
 	take_lease(&row);
 
-	/* it may have been a long wait: what is run is what the row says now */
+	/* it may have been a long wait: what is run is what the row says now, and another definition is another run */
 	extension = find_extension(slot);
 	if (extension == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension revenant was replaced")));
-	if (!read_task(extension, slot, &row) || strcmp(row.lease, lease) != 0)
+	if (!read_task(extension, slot, &row))
 	{
 		CommitTransactionCommand();
 		return false;
@@ -288,11 +289,11 @@ require_standby(void)
 				 errdetail("The follower_command of task \"%s\" runs on standbys only.", task_name)));
 }
 
-/* Whatever the command set: what is still under way at a promotion must not write. */
+/* Whatever the command set: what is still under way after a promotion does not commit. */
 static void
 on_xact_end(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_PRE_COMMIT && TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	if (event == XACT_EVENT_PRE_COMMIT)
 		require_standby();
 }
 
@@ -468,6 +469,7 @@ revenant_runner_main(Datum main_arg)
 {
 	RunnerSlot	slot;
 	char		application[NAMEDATALEN];
+	bool		claimed;
 	int			code = 0;
 
 	memcpy(&me, MyBgworkerEntry->bgw_extra, sizeof(me));
@@ -495,7 +497,12 @@ revenant_runner_main(Datum main_arg)
 	PG_TRY();
 	{
 		load_session_libraries();
-		if (task_follows ? follow(&slot) : claim(&slot))
+		events_defer_notify(true);
+		claimed = task_follows ? follow(&slot) : claim(&slot);
+		events_defer_notify(false);
+		if (claimed && guc_notify)
+			worker_nudge_supervisor(me.database);
+		if (claimed)
 			run_command();
 		outcome = RUN_SUCCEEDED;
 	}

@@ -158,6 +158,18 @@ timestamp_of(Relation rel, HeapTuple tuple, int attribute)
 	return DatumGetTimestampTz(heap_getattr(tuple, attribute, RelationGetDescr(rel), &isnull));
 }
 
+/* It is another task, or is to be looked at as one, but a time that is due stays due. */
+static void
+begin_anew(Task *task)
+{
+	TimestampTz fire_at = task->fire_at;
+	bool		keeps_time = task->ready && !task->quarantined;
+
+	task_forget_plan(task);
+	task->fire_at = fire_at;
+	task->ready = keeps_time;
+}
+
 /* Another follower_command begins anew, and ends the run of the old one. */
 static void
 note_follower(Task *task, uint32 hash)
@@ -216,14 +228,19 @@ load_task(Relation rel, HeapTuple tuple, void *arg)
 		strlcpy(task->name, name, sizeof(task->name));
 		task->slot = -1;
 	}
-	/* another schedule is another grid; and another policy may have another one run after all */
+	/* another schedule is another grid */
 	if (found && task->ready &&
-		(task->has_schedule != row.has_schedule || !task_same_life(&task->life, &row.life) ||
-		 !schedule_same(&task->schedule, &row.schedule) || task->place.zone != row.place.zone ||
-		 task->restart != row.restart))
+		(task->life.created_at != row.life.created_at || task->has_schedule != row.has_schedule ||
+		 !schedule_same(&task->schedule, &row.schedule) || task->place.zone != row.place.zone))
 		task_forget_plan(task);
+	else if (found && !task_same_life(&task->life, &row.life))
+		begin_anew(task);
+	/* by another policy it may be run after all */
+	if (task->finished && restart_follows(row.restart, task->last_failed, false))
+		task->finished = false;
 	if (task->life.created_at != row.life.created_at)
 		task->run_requests_done = 0;
+	task->run_requests_done = Max(task->run_requests_done, row.requests_void);
 	task->seen = true;
 	task->enabled = row.enabled;
 	task->native = row.native;
@@ -283,10 +300,11 @@ load_state(Relation rel, HeapTuple tuple, void *arg)
 		return;
 	task->failures = state->failures;
 	task->recent = state->recent;
+	task->last_failed = !state->succeeded || state->open;
 	task->quarantined = state->quarantined_at != 0;
 	/* a run that was cut off has ended, too */
 	task->finished = !task->has_schedule && (state->ended || state->open) && state->retry_at == 0 &&
-		!restart_follows(task->restart, !state->succeeded || state->open, false);
+		!restart_follows(task->restart, task->last_failed, false);
 	if (state->retry_at != 0)
 	{
 		int64		wait_us = state->retry_at - GetCurrentTimestamp();
@@ -317,6 +335,23 @@ recall(Task *task)
 	task->due_us = memory.retry_us;
 }
 
+/* A run that is under way was started for a time, and for calls of run_task(), of which no row tells until it has its lease. */
+static void
+ask_runner(Task *task, const Load *load)
+{
+	RunnerSlot *slot = palloc(sizeof(RunnerSlot));
+	int			number;
+
+	if (worker_runner_find(&task->key, &number, slot) && slot->follows == load->following &&
+		slot->life.created_at == task->life.created_at)
+	{
+		task->run_requests_done = Max(task->run_requests_done, slot->requests);
+		if (task_same_life(&slot->life, &task->life))
+			task->fire_at = slot->next_run;
+	}
+	pfree(slot);
+}
+
 /* What is to become of a task whose row was read. */
 static void
 settle(Task *task, const Load *load)
@@ -338,6 +373,8 @@ settle(Task *task, const Load *load)
 		recall(task);
 	if (load->following)
 		task->run_requests_done = task->run_requests;
+	if (!task->ready)
+		ask_runner(task, load);
 	if (!task->ready)
 		task_make_ready(task, load->first_look, load->following);
 }

@@ -40,6 +40,7 @@ typedef struct Task
 	int64		late_since_us;	/* since when it is due */
 	TimestampTz started_at;		/* of the latest run; 0: none, or not known yet */
 	int64		run_requests_done;
+	bool		last_failed;	/* its latest run did, or was cut off */
 	RestartFailures recent;		/* failures, by the wall clock */
 
 	/* its runner */

@@ -65,6 +65,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "debug.h"
+#include "events.h"
 #include "extension.h"
 #include "fence.h"
 #include "guc.h"
@@ -131,8 +132,8 @@ shown_phase(TaskPhase phase)
 	return following && phase != PHASE_DISABLED && phase != PHASE_HELD ? PHASE_FOLLOWING : phase;
 }
 
-/* Makes the phase and the reason of a task known. `told`: as an event, too. */
-static void
+/* Makes the phase and the reason of a task known. `told`: as an event, too. Returns the phase that was shown before. */
+static TaskPhase
 publish_as(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason, bool told)
 {
 	uint32		hash = tick_text_hash(reason) ^ (uint32) next_run;
@@ -142,7 +143,7 @@ publish_as(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason
 	bool		changed;
 
 	if (task->phase == phase && task->reason_hash == hash)
-		return;
+		return shown;
 	if (shown == PHASE_FOLLOWING && phase != PHASE_FOLLOWING)
 		text = reason[0] ? psprintf("follower_command: %s", reason) : "its follower_command runs";
 	changed = task_status_set(&task->key, task->name, shown, next_run, text, &before);
@@ -154,20 +155,21 @@ publish_as(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason
 		task_tell_phase(task->name, task->role, before, shown, text);
 	task->phase = phase;
 	task->reason_hash = hash;
+	return before;
 }
 
 /* Makes the phase and the reason of a task known, if they are not. */
 static void
 publish(Task *task, TaskPhase phase, TimestampTz next_run, const char *reason)
 {
-	publish_as(task, phase, next_run, reason, true);
+	(void) publish_as(task, phase, next_run, reason, true);
 }
 
-/* A phase between two others, of which something else tells. */
-static void
+/* A phase between two others, of which something else tells. Returns the one that was shown before. */
+static TaskPhase
 pass_through(Task *task, TaskPhase phase, const char *reason)
 {
-	publish_as(task, phase, 0, reason, false);
+	return publish_as(task, phase, 0, reason, false);
 }
 
 /* ---------------------------------------------------------------- the rows */
@@ -280,6 +282,15 @@ typedef struct Ended
 } Ended;
 
 static void
+tell_ended(void *arg)
+{
+	Ended	   *ended = arg;
+
+	task_tell_ended(ended->slot, ended->task->role, task_state_outcome(ended->slot, ended->ending), ended->task->has_schedule);
+	ended->written = true;
+}
+
+static void
 write_ending(void *arg)
 {
 	Ended	   *ended = arg;
@@ -287,7 +298,7 @@ write_ending(void *arg)
 
 	ended->written = task_state_end(&oids, ended->slot, ended->ending);
 	if (ended->written)
-		task_tell_ended(ended->slot, ended->task->role, task_state_outcome(ended->slot, ended->ending), ended->task->has_schedule);
+		tell_ended(ended);
 }
 
 /* A standby's follower_command ended: it can write no row. */
@@ -306,9 +317,9 @@ remember_ending(void *arg)
 		.recent = task->recent
 	};
 
-	task_status_remember(&task->key, &memory);
-	task_tell_ended(ended->slot, ended->task->role, task_state_outcome(ended->slot, ended->ending), ended->task->has_schedule);
-	ended->written = true;
+	if (!task->follower_changed)
+		task_status_remember(&task->key, &memory);
+	tell_ended(ended);
 }
 
 /* A task is given up: one line in the log. */
@@ -345,7 +356,7 @@ decide_ending(Task *task, const RunnerSlot *slot)
 	ending->failed = slot->outcome != RUN_SUCCEEDED && !stopped;
 	ending->failures = task->failures;
 	task->phase = PHASE_NEW;	/* its runner has moved it meanwhile */
-	pass_through(task, PHASE_SCHEDULED, "its run has ended");
+	(void) pass_through(task, PHASE_SCHEDULED, "its run has ended");
 	/* of an earlier task of that name, or before it was enabled again: nothing follows from it */
 	if (!own)
 	{
@@ -390,6 +401,19 @@ decide_ending(Task *task, const RunnerSlot *slot)
 		ending->retry_at = clock_to_timestamp(task->due_us);
 	}
 	ending->failures = task->failures;
+	task->last_failed = ending->failed;
+}
+
+/* A run did not begin, and that was no failure: what it was started for is still to be done. */
+static void
+give_back_what_it_was_for(Task *task, const RunnerSlot *slot)
+{
+	if (slot->life.created_at != task->life.created_at)
+		return;
+	if (slot->fire_at != 0 && task->fire_at == slot->next_run)
+		task->fire_at = slot->fire_at;
+	if (task->run_requests_done == slot->requests)
+		task->run_requests_done = slot->requests_before;
 }
 
 /*
@@ -400,7 +424,7 @@ static void
 put_off(Task *task)
 {
 	task->phase = PHASE_NEW;
-	pass_through(task, PHASE_SCHEDULED, "");
+	(void) pass_through(task, PHASE_SCHEDULED, "");
 	task->backoff = true;
 	task->due_us = clock_now_us() + Min(RETRY_US << Min(task->unstarted, 10), LONGEST_PUT_OFF_US);
 	task->unstarted++;
@@ -417,7 +441,11 @@ finish_run(Task *task, const RunnerSlot *slot)
 
 	/* what a standby ran before its promotion says nothing about what it runs now */
 	if (slot->follows != following)
+	{
+		ended.ending = &(TaskEnding) {0};
+		(void) tick_step("tell how a follower_command ended", tell_ended, &ended);
 		return true;
+	}
 	if (slot->pid == 0 && !slot->stop)
 	{
 		if (task_same_life(&slot->life, &task->life))
@@ -425,11 +453,14 @@ finish_run(Task *task, const RunnerSlot *slot)
 		return true;
 	}
 	task->unstarted = 0;
+	if (slot->started_us == 0 && (slot->outcome == RUN_SUCCEEDED || slot->stop))
+		give_back_what_it_was_for(task, slot);
 	/* it found that there is nothing to run: another look at the rows will say why */
 	if (slot->outcome == RUN_SUCCEEDED && slot->started_us == 0)
 	{
 		reload_wanted = true;
-		task->due_us = clock_now_us() + RETRY_US;
+		if (task_same_life(&slot->life, &task->life))
+			task->due_us = clock_now_us() + RETRY_US;
 		return true;
 	}
 	if (!task->ended || task->ended_generation != slot->generation)
@@ -518,17 +549,22 @@ start(Task *task)
 {
 	BackgroundWorker worker;
 	WorkerExtra extra = {.database = MyDatabaseId, .role = task->role};
-	RunnerRequest wanted = {.task = task->key, .name = task->name, .life = task->life, .next_run = task->fire_at,
-	.follows = following};
+	RunnerRequest wanted = {.task = task->key,.name = task->name,.life = task->life,.next_run = task->fire_at,
+	.requests_before = task->run_requests_done,.requests = task->run_requests,.follows = following};
 	TaskPhase	before = task->phase;
+	TaskPhase	shown_before;
 	const char *problem;
 	MemoryContext old;
 	int			holder;
+	bool		told;
 	bool		registered;
 
 	/* to try a failed run again uses up no time of the schedule */
 	if (task->fires)
+	{
+		wanted.fire_at = task->fire_at;
 		wanted.next_run = task_next_time(task, Max(GetCurrentTimestamp(), task->fire_at));
+	}
 
 	/* the role may have changed since the row was read */
 	problem = task_role_problem(task->run_as, task->role);
@@ -560,8 +596,11 @@ start(Task *task)
 		return true;
 	}
 
-	/* before its runner says that it leads; and told only if there is one */
-	pass_through(task, PHASE_CLAIMING, following ? "is being started" : "waits for its lease");
+	/* before its runner says that it leads; but not again and again while there is none to be had */
+	shown_before = pass_through(task, PHASE_CLAIMING, following ? "is being started" : "waits for its lease");
+	told = !following && before != PHASE_WAITING_FOR_SLOT;
+	if (told)
+		task_tell_phase(task->name, task->role, shown_before, PHASE_CLAIMING, "");
 	worker_prepare(&worker, "revenant runner", "", "revenant_runner_main");
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "revenant runner for %.*s",
 			 pg_mbcliplen(task->name, (int) strlen(task->name), BGW_MAXLEN - (int) sizeof("revenant runner for ")),
@@ -577,14 +616,14 @@ start(Task *task)
 	if (!registered)
 	{
 		worker_runner_give_back(extra.slot, extra.generation);
-		pass_through(task, PHASE_SCHEDULED, "");
+		(void) pass_through(task, PHASE_SCHEDULED, "");
 		if (before == PHASE_WAITING_FOR_SLOT)
-			pass_through(task, before, NO_RUNNER);
+			(void) pass_through(task, before, NO_RUNNER);
 		return false;
 	}
 
-	if (!following)
-		task_tell_phase(task->name, task->role, before, PHASE_CLAIMING, "");
+	if (!following && !told)
+		task_tell_phase(task->name, task->role, shown_before, PHASE_CLAIMING, "");
 	task->runner_generation = extra.generation;
 	task->slot = extra.slot;
 	task->late_since_us = 0;
@@ -676,6 +715,21 @@ is_due(Task *task)
 	return false;
 }
 
+/*
+ * Whether the task's runner is not what it is to be: one of an earlier task of
+ * its name; what ran before a promotion; and by an older definition a run that
+ * has not begun, one that would never end, and a standby's.
+ */
+static bool
+is_obsolete(const Task *task)
+{
+	if (task->runner_life.created_at != task->life.created_at || task->runner_follows != following)
+		return true;
+	if (following && (task->follower_changed || !task->has_follower))
+		return true;
+	return !task_same_life(&task->runner_life, &task->life) && (following || !task->runner_begun || !task->has_schedule);
+}
+
 /* A run has begun. On a primary its runner has told so; on a standby nobody sees it but here. */
 static void
 publish_leading(Task *task)
@@ -683,7 +737,7 @@ publish_leading(Task *task)
 	if (following)
 		publish(task, PHASE_LEADING, task->fire_at, psprintf("runs in process %d", task->runner_pid));
 	else
-		publish_as(task, PHASE_LEADING, task->fire_at, "", false);
+		(void) publish_as(task, PHASE_LEADING, task->fire_at, "", false);
 }
 
 /* Compares what should run with what does, and acts on the difference. */
@@ -736,11 +790,7 @@ decide(void *arg)
 
 		if (task->slot >= 0)
 		{
-			/* a task that dropped itself and made another one of its name; what a standby ran, also by an older definition */
-			bool		obsolete = task->runner_life.created_at != task->life.created_at ||
-				task->runner_follows != following ||
-				(following && (task->follower_changed || !task->has_follower ||
-							   !task_same_life(&task->runner_life, &task->life)));
+			bool		obsolete = is_obsolete(task);
 
 			if ((reason != NULL || obsolete) && !task->runner_stop)
 				worker_runner_stop(task->slot, task->runner_generation);
@@ -768,7 +818,7 @@ decide(void *arg)
 		else if (is_due(task))
 		{
 			if (!phase_can_follow(task->phase, PHASE_CLAIMING))
-				pass_through(task, PHASE_SCHEDULED, "is due");
+				(void) pass_through(task, PHASE_SCHEDULED, "is due");
 			due[ndue++] = task;
 		}
 	}
@@ -812,7 +862,7 @@ look_for_extension(void *arg)
 	extension = extension_find();
 	found = extension != NULL ? extension->extension : InvalidOid;
 	if (OidIsValid(found) &&
-		(!OidIsValid(extension->task) || !OidIsValid(extension->task_pkey) ||
+		(!OidIsValid(extension->task) || !OidIsValid(extension->task_pkey) || !OidIsValid(extension->task_run_pkey) ||
 		 !OidIsValid(extension->task_state) || !OidIsValid(extension->task_state_pkey)))
 	{
 		extension_forget();
@@ -979,7 +1029,7 @@ prune_history(void)
 	static int64 history_pruned_us = 0;
 	Prune		prune = {0};
 
-	if (guc_history_retention_s <= 0 ||
+	if (guc_history_retention_s < 0 ||
 		(history_pruned_us != 0 && clock_now_us() - history_pruned_us < SWEEP_EVERY_US))
 		return;
 	prune.before = GetCurrentTimestamp() - guc_history_retention_s * US_PER_S;
@@ -988,6 +1038,13 @@ prune_history(void)
 		history_pruned_us = clock_now_us();
 	else
 		tick_at_most(SWEEP_PAUSE_US);
+}
+
+static void
+notify(void *arg)
+{
+	if (!events_notify_deferred())
+		tick_at_most(RETRY_US);
 }
 
 static void
@@ -1060,12 +1117,14 @@ tick(void)
 	if (!initialized)
 		initialized = tick_step("tell that it is here", tell_initialized, NULL);
 	(void) tick_step("decide what to run", decide, NULL);
-	if (following)
-		tick_at_most(Max(loaded_us + load_every_us - clock_now_us(), US_PER_MS));
+	if (following && !reload_wanted)
+		tick_at_most(loaded_us + load_every_us - clock_now_us());
 	if (guc_enabled && !following)
 		sweep();
 	if (!following)
 		prune_history();
+	if (guc_notify && !following)
+		(void) tick_step("notify of what its tasks did", notify, NULL);
 }
 
 static void
@@ -1099,6 +1158,7 @@ revenant_supervisor_main(Datum main_arg)
 
 	tick_init();
 	supervised_init();
+	events_defer_notify(true);
 	wait_event = compat_wait_event("RevenantSupervisorMain");
 
 	for (;;)

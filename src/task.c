@@ -155,6 +155,7 @@ task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row)
 	row->enabled = DatumGetBool(values[ATT_TASK_ENABLED - 1]);
 	row->native = task_is_native(values);
 	row->run_requests = DatumGetInt64(values[ATT_TASK_RUN_REQUESTS - 1]);
+	row->requests_void = DatumGetInt64(values[ATT_TASK_REQUESTS_VOID - 1]);
 	row->life.created_at = DatumGetTimestampTz(values[ATT_TASK_CREATED_AT - 1]);
 	row->life.enabled_at = DatumGetTimestampTz(values[ATT_TASK_ENABLED_AT - 1]);
 

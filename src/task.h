@@ -47,7 +47,8 @@ enum
 	ATT_TASK_DATABASE_OID,
 	ATT_TASK_ENABLED_AT,
 	ATT_TASK_RUN_REQUESTS,
-	TASK_COLUMNS = ATT_TASK_RUN_REQUESTS
+	ATT_TASK_REQUESTS_VOID,
+	TASK_COLUMNS = ATT_TASK_REQUESTS_VOID
 };
 
 /* Columns of revenant.task_state */
@@ -127,7 +128,8 @@ typedef struct TaskRow
 	int64		backoff_min_us;
 	int64		backoff_max_us;
 	int64		claim_delay_us;
-	int64		run_requests;	/* how often run_task() was called */
+	int64		run_requests;	/* how often run_task() was called ... */
+	int64		requests_void;	/* ... and how many of these are void, whether or not they were run */
 	int64		timeout_us;		/* of one run; 0: none */
 	Jsonb	   *settings;		/* or NULL */
 	TaskLife	life;

@@ -45,7 +45,7 @@
 #include "task_status.h"
 #include "worker.h"
 
-/* How long drop_task and disable_task wait for the runner to be gone */
+/* How long a change that ends a runner waits for it to be gone */
 #define STOP_TIMEOUT_US (10 * US_PER_S)
 
 /* this transaction changed a task, and the supervisor is to know when it ends */
@@ -235,6 +235,8 @@ task_write_enabled(const TaskChange *change, bool enabled, bool anew)
 	replace[ATT_TASK_ENABLED - 1] = true;
 	values[ATT_TASK_ENABLED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
 	replace[ATT_TASK_ENABLED_AT - 1] = anew;
+	values[ATT_TASK_REQUESTS_VOID - 1] = task_column(change, ATT_TASK_RUN_REQUESTS);
+	replace[ATT_TASK_REQUESTS_VOID - 1] = anew;
 	row_update(change->rel, change->row, values, nulls, replace);
 	CommandCounterIncrement();
 }

@@ -12,7 +12,8 @@
  *		what runs or when		the task begins anew: what was counted of failures
  *		(fields[].anew)			is void, also a quarantine. One that runs all the time
  *								is ended and started again; the run of a schedule
- *								goes on, and the next one is by the new definition
+ *								goes on, and the next one is by the new definition.
+ *								What still waits for its lease is started anew
  *		enabled					as enable_task and disable_task
  *		anything else			nothing: it counts from the next run or decision on
  *
@@ -41,8 +42,6 @@
 #include "task.h"
 #include "task_change.h"
 #include "task_define.h"
-#include "task_status.h"
-#include "worker.h"
 #include "zone.h"
 
 typedef enum FieldType
@@ -312,6 +311,12 @@ check_restart(const TaskDraft *draft)
 				 errmsg("backoff_min must not be longer than backoff_max")));
 }
 
+static Datum
+caller_name(void)
+{
+	return CStringGetTextDatum(GetUserNameFromId(GetUserId(), false));
+}
+
 /* The role, which is the caller's own if it is null, and the settings, which it must be able to set. */
 static void
 check_identity(TaskDraft *draft)
@@ -321,7 +326,7 @@ check_identity(TaskDraft *draft)
 	if (!is_changed(draft, ATT_TASK_RUN_AS) && !is_changed(draft, ATT_TASK_SETTINGS))
 		return;
 	if (is_null(draft, ATT_TASK_RUN_AS))
-		set(draft, ATT_TASK_RUN_AS, CStringGetTextDatum(GetUserNameFromId(GetUserId(), false)));
+		set(draft, ATT_TASK_RUN_AS, caller_name());
 	role = check_role(text_of(draft, ATT_TASK_RUN_AS));
 	if (is_changed(draft, ATT_TASK_RUN_AS))
 		set(draft, ATT_TASK_RUN_AS_OID, Int64GetDatum((int64) role));
@@ -418,6 +423,7 @@ SQL_FUNCTION(revenant_create_task)
 	set(&draft, ATT_TASK_SYSTEM_IDENTIFIER, Int64GetDatum(task_identifier()));
 	set(&draft, ATT_TASK_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
 	set(&draft, ATT_TASK_RUN_REQUESTS, Int64GetDatum(0));
+	set(&draft, ATT_TASK_REQUESTS_VOID, Int64GetDatum(0));
 
 	extension = extension_get();
 	rel = table_open(extension->task, RowExclusiveLock);
@@ -584,27 +590,6 @@ begins_anew(const TaskDraft *draft)
 }
 
 /*
- * Whether the task's runner is to be ended for the sake of a change: one that
- * runs all the time would never come to it, and one that waits for its lease
- * may wait for the wrong one.
- */
-static bool
-ends_runner(const TaskChange *change, const TaskDraft *draft, bool was_continuous)
-{
-	TaskKey		key;
-	RunnerSlot *slot;
-	int			number;
-
-	if (was_continuous)
-		return true;
-	if (!is_changed(draft, ATT_TASK_LEASE) && !is_changed(draft, ATT_TASK_RUN_AS))
-		return false;
-	slot = palloc(sizeof(RunnerSlot));
-	task_key(&key, MyDatabaseId, change->oids.extension, change->name);
-	return worker_runner_find(&key, &number, slot) && slot->started_us == 0;
-}
-
-/*
  * alter_task(name, changes): changes what the object says, null sets null. What
  * becomes of a run under way stands at the top of this file; where it is ended,
  * this returns when it is gone. Raises what create_task and disable_task do, and
@@ -625,6 +610,8 @@ SQL_FUNCTION(revenant_alter_task)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("changes of a task must not be null")));
 	read_changes(PG_GETARG_JSONB_P(1), &draft);
+	if (is_changed(&draft, ATT_TASK_RUN_AS) && is_null(&draft, ATT_TASK_RUN_AS))
+		set(&draft, ATT_TASK_RUN_AS, caller_name());
 
 	task_begin_change(fcinfo, "alter_task", &change);
 	was_enabled = DatumGetBool(task_column(&change, ATT_TASK_ENABLED));
@@ -633,8 +620,8 @@ SQL_FUNCTION(revenant_alter_task)
 	check_draft(&draft);
 
 	stop = was_enabled && is_changed(&draft, ATT_TASK_ENABLED);
-	if (begins_anew(&draft))
-		stop = stop || ends_runner(&change, &draft, was_continuous);
+	/* one that runs all the time would never come to it */
+	stop = stop || (was_continuous && begins_anew(&draft));
 	if (begins_anew(&draft) || (!was_enabled && is_changed(&draft, ATT_TASK_ENABLED)))
 		set(&draft, ATT_TASK_ENABLED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
 	row_update(change.rel, change.row, draft.values, draft.nulls, draft.changed);

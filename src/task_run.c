@@ -24,6 +24,7 @@
 #include "access/table.h"
 #include "commands/sequence.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -128,12 +129,13 @@ task_run_start(const Extension *extension, const char *name, int64 token, Timest
 	return run;
 }
 
-/* Opens the history for a writer that does not wait. False: somebody has locked it, try again. */
+/* Opens the history for a writer that does not wait. False: somebody has locked it, or its numbers, try again. */
 bool
 task_run_try_open(const Extension *extension, TaskRuns *runs)
 {
 	runs->pkey = extension->task_run_pkey;
-	return row_try_open(extension->task_run, RowExclusiveLock, &runs->rel);
+	return ConditionalLockRelationOid(extension->task_run_number, RowExclusiveLock) &&
+		row_try_open(extension->task_run, RowExclusiveLock, &runs->rel);
 }
 
 /* The lock stays to the end of the transaction. */
@@ -184,6 +186,7 @@ task_run_interrupt(const TaskRuns *runs, int64 run)
 int
 task_run_prune(const TaskRuns *runs, TimestampTz before, int limit)
 {
+	TimestampTz now = GetCurrentTimestamp();
 	Relation	index;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -197,11 +200,13 @@ task_run_prune(const TaskRuns *runs, TimestampTz before, int limit)
 	{
 		Datum		values[RUN_COLUMNS];
 		bool		nulls[RUN_COLUMNS];
+		TimestampTz started_at;
 
 		CHECK_FOR_INTERRUPTS();
 		heap_deform_tuple(tuple, RelationGetDescr(runs->rel), values, nulls);
-		/* those behind it began later still */
-		if (DatumGetTimestampTz(values[ATT_RUN_STARTED_AT - 1]) >= before)
+		started_at = DatumGetTimestampTz(values[ATT_RUN_STARTED_AT - 1]);
+		/* those behind it began later still, unless the clock was ahead when this one did */
+		if (started_at >= before && started_at <= now)
 			break;
 		if (nulls[ATT_RUN_FINISHED_AT - 1] || DatumGetTimestampTz(values[ATT_RUN_FINISHED_AT - 1]) >= before)
 			continue;

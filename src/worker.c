@@ -59,6 +59,9 @@
 /* A worker that was registered and did not come in this time never will. */
 #define REGISTRATION_TIMEOUT_US (10 * US_PER_S)
 
+/* How long a supervisor that is not wanted any more has for its runs to end. */
+#define DRAIN_TIMEOUT_US (10 * US_PER_S)
+
 /* A supervisor that waits for a runner says so at least once a second; what it said earlier counts no more. */
 #define HUNGER_LAPSES_US (2 * US_PER_S)
 
@@ -236,6 +239,19 @@ worker_wake_supervisor(Oid database)
 	{
 		want(database);
 		wake(shared->launcher_pid, shared->launcher_procno);
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* Makes a database's supervisor tick once more, where there is one; no task has changed. */
+void
+worker_nudge_supervisor(Oid database)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		if (is_supervising(&shared->supervisors[i], database))
+			wake_supervisor(&shared->supervisors[i]);
 	}
 	LWLockRelease(&shared->lock);
 }
@@ -537,6 +553,64 @@ worker_supervisor_stop(int slot, uint32 generation)
 	LWLockRelease(&shared->lock);
 }
 
+/*
+ * Has a supervisor start no run any more, and its runs end: it writes down how
+ * they do. True when there is none left, or when that takes too long.
+ */
+bool
+worker_supervisor_drain(int slot, uint32 generation)
+{
+	SupervisorSlot *supervisor = &shared->supervisors[slot];
+	bool		drained = true;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (supervisor->generation == generation && supervisor->state == SUPERVISOR_RUNNING)
+	{
+		if (supervisor->drained_since_us == 0)
+			supervisor->drained_since_us = clock_now_us();
+		for (int i = 0; i < shared->nrunners; i++)
+		{
+			RunnerSlot *runner = &runners[i];
+
+			if (runner->state == RUNNER_FREE || runner->task.database != supervisor->database)
+				continue;
+			drained = false;
+			if (!runner->stop && runner->state == RUNNER_RUNNING)
+				kill(runner->pid, SIGTERM);
+			runner->stop = true;
+		}
+		if (clock_now_us() - supervisor->drained_since_us > DRAIN_TIMEOUT_US)
+			drained = true;
+	}
+	LWLockRelease(&shared->lock);
+	return drained;
+}
+
+/* It goes on after all. */
+void
+worker_supervisor_undrain(int slot, uint32 generation)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (shared->supervisors[slot].generation == generation)
+	{
+		shared->supervisors[slot].drained_since_us = 0;
+		wake_supervisor(&shared->supervisors[slot]);
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* Whether a database's supervisor is to start no run. The caller holds the lock. */
+static bool
+is_drained(Oid database)
+{
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		if (has_supervisor(&shared->supervisors[i], database) && shared->supervisors[i].drained_since_us != 0)
+			return true;
+	}
+	return false;
+}
+
 /* A supervisor takes the slot it was made for. False: it is not wanted any more. */
 bool
 worker_supervisor_attach(int slot, uint32 generation)
@@ -690,7 +764,7 @@ worker_runner_reserve(const RunnerRequest *wanted, int64 since_us, uint32 *gener
 	int			nfree = 0;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (is_paused(wanted->task.database))
+	if (is_paused(wanted->task.database) || is_drained(wanted->task.database))
 		found = RESERVE_PAUSED;
 	for (int i = 0; i < shared->nrunners && found != RESERVE_PAUSED; i++)
 	{
@@ -719,7 +793,10 @@ worker_runner_reserve(const RunnerRequest *wanted, int64 since_us, uint32 *gener
 		slot->task = wanted->task;
 		slot->life = wanted->life;
 		slot->follows = wanted->follows;
+		slot->fire_at = wanted->fire_at;
 		slot->next_run = wanted->next_run;
+		slot->requests_before = wanted->requests_before;
+		slot->requests = wanted->requests;
 		slot->registered_us = clock_now_us();
 		slot->due_us = since_us != 0 ? since_us : slot->registered_us;
 		strlcpy(slot->name, wanted->name, sizeof(slot->name));
@@ -748,6 +825,9 @@ worker_runner_free(int slot, uint32 generation)
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (free_runner(slot, generation))
 		wake_hungry();
+	/* who has a supervisor drained waits for this */
+	if (is_drained(runners[slot].task.database))
+		wake(shared->launcher_pid, shared->launcher_procno);
 	LWLockRelease(&shared->lock);
 }
 

@@ -30,6 +30,7 @@ typedef struct SupervisorSlot
 	int			pid;			/* 0: not there yet */
 	int			procno;
 	bool		stop;			/* asked to end */
+	int64		drained_since_us;	/* since when it starts no run, and is to see its runs end; 0: it is not */
 	bool		recheck;		/* the extension came or went since it looked */
 	int64		hungry_since_us;	/* since when a due task has no runner; 0: none */
 	int64		hungry_noted_us;	/* when it said so */
@@ -70,7 +71,10 @@ typedef struct RunnerSlot
 	int64		ended_us;
 	int64		token;
 	int64		run;			/* its number in the history; 0: none */
+	TimestampTz fire_at;		/* the time of the schedule that this run is for; 0: none */
 	TimestampTz next_run;		/* the schedule's next time, this one not counted; 0: none */
+	int64		requests_before;	/* how many calls of run_task() were run before this one ... */
+	int64		requests;		/* ... and with it */
 	RunOutcome	outcome;
 	char		sqlstate[6];
 	char		name[TASK_NAME_MAX + 1];
@@ -83,7 +87,10 @@ typedef struct RunnerRequest
 	TaskKey		task;
 	const char *name;
 	TaskLife	life;
+	TimestampTz fire_at;
 	TimestampTz next_run;
+	int64		requests_before;
+	int64		requests;
 	bool		follows;
 } RunnerRequest;
 
@@ -109,6 +116,7 @@ extern void worker_shmem_init(void *place, bool found);
 extern bool worker_is_alive(int pid, int procno);
 extern void worker_wake_launcher(void);
 extern void worker_wake_supervisor(Oid database);
+extern void worker_nudge_supervisor(Oid database);
 extern void worker_wake_all(void);
 extern void worker_extension_changed(Oid database);
 extern void worker_note_promotion(void);
@@ -124,6 +132,8 @@ extern int	worker_supervisors(void);
 extern bool worker_supervisor_get(int slot, SupervisorSlot *copy);
 extern bool worker_supervisor_collect(int slot, uint32 generation, bool *left, bool *absent);
 extern void worker_supervisor_stop(int slot, uint32 generation);
+extern bool worker_supervisor_drain(int slot, uint32 generation);
+extern void worker_supervisor_undrain(int slot, uint32 generation);
 extern void worker_supervisors_starve(bool starving);
 extern bool worker_has_supervisor(Oid database);
 

@@ -1,7 +1,7 @@
 /* ---------------------------------------------------------------- tasks */
 
--- What a task is. Written by create_task, alter_task, drop_task, enable_task, disable_task and their like only. Dumped. enabled_at is when it was
--- created or enabled last.
+-- What a task is. Written by create_task, alter_task, drop_task, enable_task, disable_task and their like only. Dumped. enabled_at is when it
+-- began anew: was created, enabled, restarted, taken out of quarantine, adopted, or got another command or schedule.
 CREATE TABLE revenant.task (
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
 	command pg_catalog.text NOT NULL,
@@ -27,6 +27,7 @@ CREATE TABLE revenant.task (
 	database_oid pg_catalog.int8 NOT NULL,
 	enabled_at pg_catalog.timestamptz NOT NULL,
 	run_requests pg_catalog.int8 NOT NULL,
+	requests_void pg_catalog.int8 NOT NULL,
 	CONSTRAINT task_pkey PRIMARY KEY (name)
 );
 COMMENT ON TABLE revenant.task IS 'tasks as they were created; written by the functions of revenant only';

@@ -40,8 +40,8 @@ SKIP:
 	cmp_ok(cpu($supervisor) - $before, '<', 0.5, 'the supervisor waits, and does not loop');
 }
 
-is($node->safe_psql('postgres', "SELECT count(*) FILTER (WHERE event = 'task.claiming'), count(*) FILTER (WHERE event = 'task.waiting_for_slot') FROM revenant.events()"),
-	'2|2', 'what waits is told once, however often it is tried');
+is($node->safe_psql('postgres', "SELECT count(*) FILTER (WHERE event = 'task.claiming') <= 4, count(*) FILTER (WHERE event = 'task.waiting_for_slot') FROM revenant.events()"),
+	't|2', 'what waits is told once, however often it is tried');
 is($node->safe_psql('postgres', "SELECT count(*), count(*) FILTER (WHERE outcome = 'running') FROM revenant.task_runs"), '2|2', 'it leaves nothing in the history');
 is(scalar(() = slurp_file($node->logfile) =~ /tasks wait for a free runner/g), 1, 'and one line in the log');
 

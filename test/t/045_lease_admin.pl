@@ -152,7 +152,7 @@ like(slurp_file($node->logfile, $at), qr/leadership\.refreshed: "counted"/, 'all
 $node->append_conf('postgresql.conf', "revenant.event_buffer = 16\nrevenant.notify = off");
 my $seen = sql('SELECT max(seq) FROM revenant.events()');
 $node->restart;
-is(sql('SELECT count(*) FROM revenant.events()'), '0', 'a restart empties the ring');
+is(sql("SELECT count(*) FROM revenant.events() WHERE event NOT LIKE 'process.%'"), '0', 'a restart empties the ring');
 sql(q{DO $$ BEGIN FOR i IN 1 .. 40 LOOP PERFORM revenant.try_acquire('ring ' || i, ttl => '1 h'); COMMIT; PERFORM revenant.revoke('ring ' || i); COMMIT; END LOOP; END $$});
 is(sql("SELECT count(*) || ' ' || min(subject) || ' ' || max(subject) FROM revenant.events($seen)"), '16 ring 25 ring 40',
 	'which keeps as many as it has places, numbered on');

@@ -146,7 +146,7 @@ $holder->query_safe("SELECT revenant.acquire('wanted')");
 sql("SELECT revenant.create_task('waits', '" . long('old') . "', '1 h', lease => 'wanted'); SELECT revenant.run_task('waits')");
 becomes("SELECT phase = 'claiming' FROM revenant.tasks WHERE name = 'waits'", 'a run waits for its lease');
 alter('waits', '{"command": "' . long('new') =~ s/''/'/gr . '"}');
-is(sql("SELECT phase FROM revenant.tasks WHERE name = 'waits'"), 'claiming', 'and goes on to wait, whatever is to be run');
+becomes("SELECT phase = 'claiming' FROM revenant.tasks WHERE name = 'waits'", 'and goes on to wait, whatever is to be run');
 $holder->query_safe("SELECT revenant.release('wanted', revenant.held_token('wanted'))");
 leads('waits', 'then it runs');
 is(sql("SELECT what FROM log AS l JOIN revenant.tasks AS t USING (pid)"), 'new', 'what was altered meanwhile');
@@ -156,8 +156,38 @@ sql("SELECT revenant.create_task('waits', '" . long('old') . "', lease => 'wante
 becomes("SELECT phase = 'claiming' FROM revenant.tasks WHERE name = 'waits'", 'one waits for a lease');
 alter('waits', '{"lease": "free"}');
 leads('waits', 'and gets another one instead');
-$holder->quit;
 sql("SELECT revenant.drop_task('waits')");
+
+# What a run was started for is neither lost nor done twice, whatever becomes of it before it has its lease.
+my $in_time = "INSERT INTO public.log VALUES (revenant.current_task(), ''in time'')";
+sub count_in_time { return "(SELECT count(*) FROM log WHERE task = '$_[0]')" }
+sql(join '; ', map { "SELECT revenant.create_task('$_', '$in_time', '3 s', catch_up => 'once', lease => 'wanted')" } qw(policy supervisor lease command));
+sql("SELECT revenant.create_task('asked', '$in_time', '1 h', lease => 'wanted'); SELECT revenant.create_task('forgotten', '$in_time', '1 h', lease => 'wanted');
+	SELECT revenant.run_task('asked'); SELECT revenant.run_task('forgotten')");
+becomes("SELECT count(*) = 6 FROM revenant.tasks WHERE phase = 'claiming'", 'runs wait for a lease: four for a time, two because they were asked for');
+sql("SELECT revenant.disable_task('forgotten'); SELECT revenant.enable_task('forgotten')");
+alter('policy', '{"restart": "transient"}');
+sql("BEGIN; SELECT revenant.alter_task('lease', '{\"schedule\": \"3 s\", \"lease\": \"free\", \"metadata\": {}}'); SELECT revenant.alter_task('asked', '{\"lease\": \"free\"}'); COMMIT");
+becomes("SELECT " . count_in_time('lease') . " >= 1 AND " . count_in_time('asked') . " = 1", 'those with another lease run');
+alter('command', q({"command": "SELECT 1/0", "backoff_min": "0"}));
+sql("SELECT revenant.alter_task(name, '{\"schedule\": \"1 h\"}') FROM revenant.tasks WHERE name = 'lease'");
+my $supervisor = sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'");
+sql("SELECT pg_terminate_backend($supervisor)");
+becomes("SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'revenant supervisor' AND pid <> $supervisor", 'another supervisor comes');
+becomes("SELECT count(*) = 3 FROM revenant.tasks WHERE phase = 'claiming'", 'three still wait');
+$holder->query_safe("SELECT revenant.release('wanted', revenant.held_token('wanted'))");
+becomes("SELECT " . count_in_time($_) . " >= 1", "$_: it runs") for qw(policy supervisor);
+becomes("SELECT failures >= 2 FROM revenant.tasks WHERE name = 'command'", 'command: what was altered fails, and is tried again');
+is(sql("SELECT enabled_at = (SELECT enabled_at FROM revenant.task AS t WHERE t.name = s.name) FROM revenant.task_state AS s WHERE name = 'command'"), 't', 'as what it is now');
+sql("SELECT revenant.disable_task(name) FROM revenant.tasks WHERE name IN ('policy', 'supervisor', 'command')");
+is(sql("SELECT string_agg(name, ' ') FROM (SELECT t.name, count(*) AS n FROM revenant.task_runs AS r JOIN revenant.task AS t USING (name) WHERE t.schedule = '3 s'
+		GROUP BY t.name, floor(extract(epoch FROM r.started_at - t.created_at) / 3), t.name HAVING count(*) > 2) AS x WHERE name IN ('policy', 'supervisor')"), '', 'and no time was run twice');
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'");
+sql("SELECT revenant.run_task('asked')");
+becomes("SELECT " . count_in_time('asked') . " = 2", 'what is asked for again runs again');
+is(sql('SELECT ' . count_in_time('forgotten')), '0', 'what was disabled meanwhile is not asked for any more');
+$holder->quit;
+sql("SELECT revenant.drop_task(name) FROM revenant.tasks");
 
 # --- what was given up, or had ended
 
@@ -207,6 +237,18 @@ sql("SELECT revenant.drop_task('theirs')");
 sql("SELECT revenant.create_task('self', 'SELECT revenant.alter_task(''self'', ''{\"command\": \"" . (long('altered') =~ s/''/''''/gr) . "\"}'')')");
 leads('self', 'a task can alter itself');
 is(sql("SELECT failures FROM revenant.tasks"), '0', 'without harm');
+sql("SELECT revenant.drop_task('self')");
+sql(q{CREATE PROCEDURE endless() LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM revenant.alter_task('endless', '{"command": "INSERT INTO public.log VALUES (revenant.current_task(), ''ended'', pg_backend_pid()); SELECT pg_sleep(3600)"}');
+		LOOP
+			COMMIT;
+			PERFORM pg_sleep(0.001);
+		END LOOP;
+	END
+	$$;
+	SELECT revenant.create_task('endless', 'CALL public.endless()')});
+leads('endless', 'also one that would never come to its end');
 unlike(slurp_file($node->logfile), qr/cannot go from phase/, 'no transition was outside the table');
 
 $node->stop;

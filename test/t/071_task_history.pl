@@ -133,15 +133,54 @@ sql("UPDATE revenant.task_run SET finished_at = finished_at - interval '10 years
 becomes("SELECT " . outcomes('more') . " = 'succeeded'", 'for ever');
 is(sql('SELECT count(*) FROM revenant.task_runs'), $young + 2, 'is for ever');
 retain('0');
-my $rows = sql('SELECT count(*) FROM revenant.task_runs');
 becomes("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'revenant supervisor' AND backend_start < (SELECT max(pg_conf_load_time())))", 'another supervisor is there');
 sql("SELECT revenant.run_task('more')");
 becomes("SELECT runs = 2 FROM revenant.tasks WHERE name = 'more'", 'without a history tasks run, too');
-is(sql('SELECT count(*) FROM revenant.task_runs'), $rows, 'and it gets no longer');
+becomes("SELECT count(*) = 1 FROM revenant.task_runs", 'and nothing is in it but what was open');
 sql("SELECT revenant.drop_task('keeper')");
 becomes("SELECT " . outcomes('keeper') . " = 'stopped'", 'what was open is closed nonetheless');
 retain('1 s');
-becomes('SELECT count(*) <= 1 FROM revenant.task_runs', 'a short one');
+becomes("SELECT max(finished_at) < clock_timestamp() - interval '1 s' FROM revenant.task_runs", 'all have ended a while ago');
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'");
+becomes('SELECT count(*) = 0 FROM revenant.task_runs', 'a short one');
+sql("INSERT INTO revenant.task_run (run, name, node, started_at, finished_at, outcome) SELECT -n, 'old', 'one', now() + (n - 2) * interval '1 day', now() - interval '8 days', 'succeeded' FROM generate_series(1, 3) AS n");
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'");
+becomes('SELECT count(*) = 0 FROM revenant.task_runs', 'also of runs that began while the clock was ahead');
+retain('1 h');
+
+# --- a lock on what else it needs keeps the supervisor from nothing
+
+sql("SELECT revenant.create_task('claims', 'SELECT 1', lease => 'taken', max_restarts => 9, backoff_min => '10 ms')");
+my $holder = $node->background_psql('postgres');
+$holder->query_safe("SELECT revenant.acquire('taken')");
+becomes("SELECT phase = 'claiming' FROM revenant.tasks WHERE name = 'claims'", 'one waits for its lease');
+foreach my $lock ('ALTER SEQUENCE revenant._task_run_number CACHE 1', 'REINDEX INDEX revenant.task_run_pkey')
+{
+	$locker = $node->background_psql('postgres');
+	$locker->query_safe("BEGIN; $lock");
+	sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'revenant task claims'");
+	sql("SELECT revenant.create_task('beside', 'SELECT pg_sleep(3600)', enabled => false)");
+	becomes("SELECT reason = 'it is disabled' FROM revenant.tasks WHERE name = 'beside'", "$lock: the supervisor looks");
+	sql("SELECT revenant.drop_task('beside')");
+	$locker->query_safe('COMMIT');
+	$locker->quit;
+	becomes("SELECT phase = 'claiming' FROM revenant.tasks WHERE name = 'claims'", 'and afterwards goes on with the rest');
+}
+becomes("SELECT count(*) = 2 FROM revenant.task_runs WHERE name = 'claims' AND outcome = 'failed'", 'which is all written down');
+$holder->quit;
+sql("SELECT revenant.drop_task('claims')");
+
+# --- a database that is to be left alone
+
+sql("SELECT revenant.create_task('left', 'SELECT pg_sleep(3600)')");
+becomes("SELECT " . outcomes('left') . " = 'running'", 'one runs');
+$node->append_conf('postgresql.conf', "revenant.databases = 'another'");
+$node->reload;
+becomes("SELECT " . outcomes('left') . " = 'stopped'", 'until its database is not listed any more');
+becomes("SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'", 'then its supervisor goes');
+$node->append_conf('postgresql.conf', "revenant.databases = ''");
+$node->reload;
+becomes("SELECT " . outcomes('left') . " = 'stopped running'", 'and comes back');
 
 $node->stop;
 done_testing();

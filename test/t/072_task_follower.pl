@@ -21,22 +21,46 @@ $primary->safe_psql('postgres', q{CREATE EXTENSION revenant;
 	GRANT INSERT ON log TO worker;
 	CREATE FUNCTION followers() RETURNS bigint LANGUAGE sql AS
 		$$SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'revenant runner' AND query LIKE '%a follower%' AND pid <> pg_backend_pid()$$;
-	-- waits until it could write, and then tries in each way
-	CREATE PROCEDURE creep_in(way text) LANGUAGE plpgsql AS $$
+	CREATE PROCEDURE await_promotion() LANGUAGE plpgsql AS $$
 	BEGIN
 		WHILE pg_is_in_recovery() LOOP
 			COMMIT;
 			PERFORM pg_sleep(0.001);
 		END LOOP;
 		COMMIT;
-		IF way = 'set' THEN
-			SET default_transaction_read_only = off;
-			COMMIT;
-		ELSIF way = 'transaction' THEN
-			SET TRANSACTION READ WRITE;
-		END IF;
-		INSERT INTO public.log VALUES ('crept in by ' || way);
+	END
+	$$;
+	-- each tries what it can as soon as it could
+	CREATE PROCEDURE creep_in_plainly() LANGUAGE plpgsql AS $$
+	BEGIN
+		CALL public.await_promotion();
+		INSERT INTO public.log VALUES ('crept in');
 		COMMIT;
+	END
+	$$;
+	CREATE PROCEDURE creep_in_by_setting() LANGUAGE plpgsql AS $$
+	BEGIN
+		CALL public.await_promotion();
+		SET default_transaction_read_only = off;
+		COMMIT;
+		INSERT INTO public.log VALUES ('crept in');
+		COMMIT;
+	END
+	$$;
+	CREATE PROCEDURE creep_in_by_transaction() LANGUAGE plpgsql AS $$
+	BEGIN
+		CALL public.await_promotion();
+		SET TRANSACTION READ WRITE;
+		INSERT INTO public.log VALUES ('crept in');
+		COMMIT;
+	END
+	$$;
+	CREATE PROCEDURE creep_in_by_lease() LANGUAGE plpgsql AS $$
+	BEGIN
+		CALL public.await_promotion();
+		PERFORM revenant.try_acquire('crept in');
+		COMMIT;
+		PERFORM pg_sleep(3600);
 	END
 	$$});
 $primary->backup('base');
@@ -139,10 +163,27 @@ $primary->safe_psql('postgres', 'DROP TABLE big; CREATE TABLE big AS SELECT 1 AS
 becomes('SELECT ' . count_of('reader', 'child.exited', 'failed') . ' >= 1', 'and is in the way of its removal');
 becomes("SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'revenant task reader' AND wait_event = 'PgSleep'", 'and comes back, whatever max_restarts is');
 
+# --- a lock that is replayed
+
+$primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
+my $locker = $primary->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE revenant.task; CREATE TABLE seen_by_standby (x int)');
+$primary->safe_psql('postgres', 'CREATE TABLE nothing (x int)');
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+ok($standby->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'revenant.task'::regclass AND mode = 'AccessExclusiveLock'"), 'somebody locks the tasks on the primary');
+my $ticks = sql('SELECT sum(supervisor_ticks) FROM revenant.stat_database');
+my $until = sql("SELECT clock_timestamp() + interval '2 s'");
+becomes("SELECT clock_timestamp() > '$until'", 'for a while');
+cmp_ok(sql('SELECT sum(supervisor_ticks) FROM revenant.stat_database') - $ticks, '<', 100, 'and the supervisor does not loop');
+$locker->query_safe('ROLLBACK');
+$locker->quit;
+
 # --- promotion, with a supervisor that is not there to end what follows
 
-create('creeping ' . $_, "/* a follower */ CALL public.creep_in(''$_'')", "claim_delay => '1 ms'") for qw(nothing set transaction);
-becomes("SELECT count(*) = 3 FROM pg_stat_activity WHERE application_name LIKE 'revenant task creeping%'", 'three wait for the moment in which they could write');
+create('creeping ' . $_, "/* a follower */ CALL public.creep_in_$_()", "claim_delay => '1 ms'") for qw(plainly by_setting by_transaction by_lease);
+$primary->safe_psql('postgres', "SELECT revenant.create_task('leader', 'SELECT pg_sleep(3600)')");
+becomes("SELECT phase = 'following' FROM revenant.tasks WHERE name = 'leader'", 'one without a follower_command follows, too');
+becomes("SELECT count(*) = 4 FROM pg_stat_activity WHERE application_name LIKE 'revenant task creeping%'", 'four wait for the moment in which they could write');
 $supervisor = sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'");
 $primary->safe_psql('postgres', 'DELETE FROM log');
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
@@ -151,16 +192,19 @@ $primary->stop('immediate');
 $standby->promote;
 becomes("SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'revenant task creeping%'", 'they tried');
 is(sql("SELECT count(*) FROM log"), '0', 'and nothing of it is there');
+is(sql("SELECT count(*) FROM revenant.leases WHERE lease = 'crept in'"), '0', 'no lease either');
 is(sql("$running AND query LIKE '%a follower%'"), '1', 'one does not know of the promotion yet');
 kill 'CONT', $supervisor;
 becomes("SELECT phase = 'leading' FROM revenant.tasks WHERE name = 'warm'", 'the task runs');
-becomes("SELECT count(*) = 7 FROM log", 'as do the others, but for the temporary one');
+becomes("SELECT count(*) = 8 FROM log", 'as do the others, but for the temporary one');
 is(sql('SELECT max(followers) FROM log'), '0', 'no follower was there when they began');
 is(sql("SELECT count(*) FROM log WHERE what <> 'leads'"), '0', 'nobody crept in');
 becomes("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE '%a follower%' AND pid <> pg_backend_pid())", 'no follower is left');
 is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'revenant task warm'"), '1', 'there is one of each');
 is(sql("SELECT string_agg(event, ', ' ORDER BY seq) FROM (SELECT event, seq FROM revenant.events() WHERE subject = 'warm' ORDER BY seq DESC LIMIT 6) AS e"),
-	'child.started, monitor.leader_down, task.stopping, task.claiming, leadership.claimed, child.started', 'which is told in its order');
+	'monitor.leader_down, task.stopping, child.stopped, task.claiming, leadership.claimed, child.started', 'which is told in its order');
+is(sql("SELECT string_agg(event, ', ' ORDER BY seq) FROM revenant.events() WHERE subject = 'leader'"),
+	'monitor.started, leadership.lost, monitor.leader_down, task.claiming, leadership.claimed, child.started', 'also of one that had nothing to stop');
 unlike(slurp_file($standby->logfile), qr/cannot go from phase/, 'no transition was outside the table');
 
 done_testing();

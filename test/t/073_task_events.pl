@@ -107,6 +107,32 @@ like($told, qr/\{"event": "$_", "subject": "fail"\}/, "NOTIFY tells of $_") for 
 unlike($told, qr/division|22012/, 'by name alone');
 $listener->quit;
 
+# --- somebody else's NOTIFY, which waits for a standby that is not there
+
+$node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'\nsynchronous_commit = local");
+$node->reload;
+my $stuck = IPC::Run::start(
+	[ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', 'SET synchronous_commit = on', '-c', 'BEGIN; CREATE TABLE stuck (x int); NOTIFY something; COMMIT' ],
+	'>', \my $out, '2>', \my $err);
+becomes("SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'", 'a commit with a NOTIFY waits');
+sql("SELECT revenant.create_task('beside', 'SELECT pg_sleep(3600)')");
+becomes("SELECT phase = 'leading' FROM revenant.tasks WHERE name = 'beside'", 'and keeps no task from running');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'revenant %' AND wait_event_type = 'Lock'"), '0', 'nor a worker waiting');
+$listener = $node->background_psql('postgres');
+$listener->query_safe('LISTEN revenant');
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+$stuck->finish;
+sql("SELECT revenant.drop_task('beside')");
+my $beside = '';
+for (my $i = 0; $i < 300 && $beside !~ /child.stopped/; $i++)
+{
+	$beside .= $listener->query_safe('SELECT pg_sleep(0.05)');
+}
+like($beside, qr/"child.stopped", "subject": "beside"/, 'what it did is notified afterwards');
+$listener->quit;
+$node->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+$node->reload;
+
 # --- a standby, and its promotion
 
 $node->append_conf('postgresql.conf', "revenant.log_events = 'transitions'\nrevenant.notify = off");
