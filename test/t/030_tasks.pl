@@ -244,6 +244,19 @@ becomes("SELECT phase = 'held' AND reason LIKE '%is not the role%' FROM revenant
 sql("SELECT revenant.drop_task('owned')");
 phase_becomes('daemon', 'leading', 'and the other task was not touched');
 
+# --- a process that does not end
+
+sql("SELECT revenant.create_task('stuck', 'SELECT pg_sleep(3600)', backoff_min => '10 ms')");
+phase_becomes('stuck', 'leading', 'a task runs');
+my $stuck = sql("SELECT pid FROM revenant.tasks WHERE name = 'stuck'");
+kill 'STOP', $stuck;
+my (undef, undef, $waited) = $node->psql('postgres', "\\set VERBOSITY verbose\nSELECT revenant.drop_task('stuck')");
+like($waited, qr/ERROR:  55006: task "stuck" still runs in process $stuck\n.*10 seconds/s, 'a process that does not end within ten seconds is named');
+is(sql("SELECT count(*) FROM revenant.tasks WHERE name = 'stuck'"), '1', 'and its task is not dropped');
+kill 'CONT', $stuck;
+becomes("SELECT phase = 'leading' AND pid <> $stuck FROM revenant.tasks WHERE name = 'stuck'", 'once it has ended the task goes on');
+sql("SELECT revenant.drop_task('stuck')");
+
 # --- slots
 
 sql("SELECT revenant.create_task('many ' || n, 'SELECT pg_sleep(3600)') FROM generate_series(1, 14) AS n");
