@@ -113,12 +113,14 @@ has_columns(Oid table, int columns)
 	return result;
 }
 
-/* A library meets the tables of another version: between an installation and the update of the extension. */
-static void
-require_own_tables(void)
+/*
+ * Raises 55000 where the library meets the tables of another version: between an
+ * installation and the update of the extension. For everybody who reads or writes them.
+ */
+void
+extension_require_tables(const Extension *extension)
 {
-	if (has_columns(cache.lease, LEASE_ROW_COLUMNS) && has_columns(cache.task, TASK_COLUMNS) &&
-		has_columns(cache.task_state, STATE_COLUMNS) && has_columns(cache.task_run, RUN_COLUMNS))
+	if (!extension->differs)
 		return;
 	cache_valid = false;
 	ereport(ERROR,
@@ -165,7 +167,8 @@ extension_find(void)
 	cache.task_run = member_relation("task_run");
 	cache.task_run_pkey = index_of(cache.task_run, "task_run_pkey");
 	cache.task_run_number = member_relation("_task_run_number");
-	require_own_tables();
+	cache.differs = !has_columns(cache.lease, LEASE_ROW_COLUMNS) || !has_columns(cache.task, TASK_COLUMNS) ||
+		!has_columns(cache.task_state, STATE_COLUMNS) || !has_columns(cache.task_run, RUN_COLUMNS);
 	cache.guard_function = function_oid("_guard", 0, NULL);
 	cache.admin_function = function_oid("advance_tokens", 1, bigint_arg);
 	/* while its script runs some of it is still missing */
@@ -175,7 +178,7 @@ extension_find(void)
 	return &cache;
 }
 
-/* The same; raises 42704 where there is none. */
+/* The same; raises 42704 where there is none, 55000 where its tables are not ours. */
 const Extension *
 extension_get(void)
 {
@@ -186,6 +189,7 @@ extension_get(void)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("extension revenant does not exist in this database"),
 				 errhint("Run CREATE EXTENSION revenant.")));
+	extension_require_tables(extension);
 	return extension;
 }
 

@@ -33,10 +33,12 @@ typedef struct Extension
 	Oid			task_run_number;	/* a sequence */
 	Oid			guard_function; /* revenant._guard() */
 	Oid			admin_function; /* EXECUTE on it makes an admin */
+	bool		differs;		/* its tables are not those that this library knows */
 } Extension;
 
 extern const Extension *extension_find(void);	/* NULL: not in this database */
 extern const Extension *extension_get(void);	/* raises instead */
+extern void extension_require_tables(const Extension *extension);
 extern bool extension_role_is_admin(Oid role);
 extern void extension_install_callbacks(void);
 extern void extension_forget(void);

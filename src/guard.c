@@ -120,7 +120,8 @@ on_relation_change(Datum arg, Oid relid)
 static List *
 own_guards(Oid relid, List *leases)
 {
-	Oid			guard = extension_get()->guard_function;
+	const Extension *extension = extension_find();	/* whatever its tables are like: guards must hold */
+	Oid			guard = extension ? extension->guard_function : InvalidOid;
 	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;

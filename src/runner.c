@@ -162,6 +162,7 @@ find_extension(const RunnerSlot *slot)
 
 	if (extension == NULL || extension->extension != slot->task.instance || !OidIsValid(extension->task_run))
 		return NULL;
+	extension_require_tables(extension);
 	return extension;
 }
 

@@ -399,6 +399,7 @@ supervised_load(void *arg)
 	load->absent = extension == NULL;
 	if (load->absent)
 		return;
+	extension_require_tables(extension);
 	load->busy = !row_try_open(extension->task, AccessShareLock, &rel);
 	if (!load->busy && !row_try_open(state_oid, AccessShareLock, &state))
 		load->busy = true;

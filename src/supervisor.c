@@ -861,6 +861,8 @@ look_for_extension(void *arg)
 	DEBUG_POINT("supervisor-tick");
 	extension = extension_find();
 	found = extension != NULL ? extension->extension : InvalidOid;
+	if (extension != NULL)
+		extension_require_tables(extension);
 	if (OidIsValid(found) &&
 		(!OidIsValid(extension->task) || !OidIsValid(extension->task_pkey) || !OidIsValid(extension->task_run_pkey) ||
 		 !OidIsValid(extension->task_state) || !OidIsValid(extension->task_state_pkey)))

@@ -74,7 +74,9 @@ sql("SELECT revenant.drop_task(name) FROM revenant.tasks");
 foreach my $table ('task', 'task_state')
 {
 	sql("ALTER TABLE revenant.$table ADD COLUMN more int, ADD COLUMN still_more text DEFAULT repeat('x', 100)");
-	$node->psql('postgres', "SELECT revenant.create_task('$table', 'SELECT 1')");
+	my (undef, undef, $said) = $node->psql('postgres', "\\set VERBOSITY verbose\nSELECT revenant.create_task('$table', 'SELECT 1')");
+	like($said, qr/ERROR:  55000: .*HINT:  Run ALTER EXTENSION revenant UPDATE/s, "$table of another version: what to do");
+	is(sql("CREATE TABLE beside_$table AS SELECT 1 AS x; INSERT INTO beside_$table VALUES (2); SELECT count(*) FROM beside_$table"), '2', 'and it is in nobody else\'s way');
 	$node->psql('postgres', $_) foreach 'TABLE revenant.tasks', 'SELECT revenant.adopt()', "SELECT revenant.drop_task('$table')";
 	$node->restart;
 	survived("$table with columns that we do not know");
