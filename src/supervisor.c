@@ -484,6 +484,13 @@ free_handle(Task *task)
 	task->handle = NULL;
 }
 
+/* Whether a run was terminated by nobody but the end of the whole server, in which we have no part yet. */
+static bool
+ended_with_server(const RunnerSlot *slot)
+{
+	return !slot->stop && strcmp(slot->sqlstate, unpack_sql_state(ERRCODE_ADMIN_SHUTDOWN)) == 0 && worker_server_is_stopping();
+}
+
 /* Looks at every runner slot of this database. */
 static void
 collect(void)
@@ -512,7 +519,9 @@ collect(void)
 
 		if (slot->state == RUNNER_EXITED)
 		{
-			if (task != NULL && !finish_run(task, slot))
+			CHECK_FOR_INTERRUPTS();
+			/* the next start finds it interrupted */
+			if (ended_with_server(slot) || (task != NULL && !finish_run(task, slot)))
 				continue;
 			if (task != NULL)
 				free_handle(task);

@@ -40,11 +40,13 @@
 
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/guc.h"
+#include "utils/pidfile.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -150,6 +152,26 @@ bool
 worker_is_alive(int pid, int procno)
 {
 	return pid != 0 && GetPGProcByNumber(procno)->procLatch.owner_pid == pid;
+}
+
+/*
+ * Whether this server is being shut down, as the postmaster writes it down
+ * before it has anybody end. For a worker that sees others end and does not
+ * know yet. Reads a file; false where that cannot be read.
+ */
+bool
+worker_server_is_stopping(void)
+{
+	FILE	   *file = AllocateFile("postmaster.pid", "r");
+	char		line[MAXPGPATH];
+	bool		stopping = false;
+
+	if (file == NULL)
+		return false;
+	for (int i = 1; i <= LOCK_FILE_LINE_PM_STATUS && fgets(line, sizeof(line), file) != NULL; i++)
+		stopping = i == LOCK_FILE_LINE_PM_STATUS && strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
+	FreeFile(file);
+	return stopping;
 }
 
 /* Sets a process's latch. Harmless when the place in the array has another owner by now. */

@@ -114,6 +114,7 @@ extern void worker_shmem_init(void *place, bool found);
 
 /* processes */
 extern bool worker_is_alive(int pid, int procno);
+extern bool worker_server_is_stopping(void);
 extern void worker_wake_launcher(void);
 extern void worker_wake_supervisor(Oid database);
 extern void worker_nudge_supervisor(Oid database);

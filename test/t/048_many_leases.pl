@@ -56,6 +56,7 @@ sub acquire_many
 # Another supervisor sweeps as soon as it comes.
 sub make_it_sweep
 {
+	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'"), 'there is a supervisor');
 	is($watch->query("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'"),
 		't', 'the supervisor ends, and another one comes');
 	return;
