@@ -50,6 +50,7 @@
 #define PHASE_MAX 32
 #define DETAIL_MAX 1024
 #define VALUE_MAX 256			/* bytes of one value in the detail */
+#define NOTIFY_BATCH 64			/* deferred notifications in one transaction */
 
 /* One event in the ring. Fixed in size, so that a commit callback can write it. */
 typedef struct Record
@@ -431,34 +432,76 @@ try_notify_lock(void)
 	return LockAcquire(&tag, AccessExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
+static int64 notified = 0;		/* up to here nothing of this database is unsent */
+
+/* The next record that is to be notified, moved from *seq on; NULL: there is none. The caller holds the ring's lock. */
+static Record *
+next_unsent(int64 *seq)
+{
+	*seq = Max(Max(*seq, ring->first), ring->last - guc_event_buffer);
+	while (*seq < ring->last)
+	{
+		Record	   *record = &ring->records[++*seq % guc_event_buffer];
+
+		if (record->unsent && record->database == MyDatabaseId)
+			return record;
+	}
+	return NULL;
+}
+
+static bool
+is_among(const Record *record, const Record *records, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (records[i].kind == record->kind && strcmp(records[i].subject, record->subject) == 0)
+			return true;
+	}
+	return false;
+}
+
 /*
- * The supervisor's, in a transaction of its own: notifies of what was deferred in
- * this database. Waits for nobody: false if somebody else notifies just now.
- * Takes the lock of NOTIFY, then the ring's. An error loses what it took.
+ * The supervisor's, in a transaction of its own: notifies of what was deferred
+ * in this database, a batch of it: *more says that there is more, since a
+ * transaction tells the same thing only once. Waits for nobody: false if somebody
+ * else notifies just now. Takes the lock of NOTIFY, then the ring's. An
+ * error loses what it took.
  */
 bool
-events_notify_deferred(void)
+events_notify_deferred(bool *more)
 {
-	static int64 seen = 0;
 	Record	   *taken;
+	Record	   *record;
 	int			count = 0;
+	int64		seq = notified;
 
-	if (ring->last == seen)
+	*more = false;
+	if (ring->last == notified)
 		return true;
+	LWLockAcquire(&ring->lock, LW_SHARED);
+	record = next_unsent(&seq);
+	LWLockRelease(&ring->lock);
+	if (record == NULL)
+	{
+		notified = seq;
+		return true;
+	}
 	if (!try_notify_lock())
 		return false;
-	taken = palloc_extended((Size) guc_event_buffer * sizeof(Record), MCXT_ALLOC_HUGE);
+	taken = palloc(NOTIFY_BATCH * sizeof(Record));
+	seq = notified;
 	LWLockAcquire(&ring->lock, LW_EXCLUSIVE);
-	for (int64 seq = Max(Max(seen, ring->first), ring->last - guc_event_buffer) + 1; seq <= ring->last; seq++)
+	while (!*more && (record = next_unsent(&seq)) != NULL)
 	{
-		Record	   *record = &ring->records[seq % guc_event_buffer];
-
-		if (!record->unsent || record->database != MyDatabaseId)
-			continue;
+		*more = count == NOTIFY_BATCH || is_among(record, taken, count);
+		if (*more)
+			break;
 		record->unsent = false;
 		taken[count++] = *record;
+		notified = seq;
 	}
-	seen = ring->last;
+	if (!*more)
+		notified = seq;
 	LWLockRelease(&ring->lock);
 	for (int i = 0; i < count; i++)
 		notify(&taken[i]);

@@ -54,7 +54,7 @@ extern void events_shmem_init(void *place, bool found);
 extern bool events_filter_is_valid(const char *filter);
 extern void events_install_callbacks(void);
 extern void events_defer_notify(bool deferred);
-extern bool events_notify_deferred(void);
+extern bool events_notify_deferred(bool *more);
 extern void event_now(const Event *event);
 extern void event_at_commit(const Event *event);
 

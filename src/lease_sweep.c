@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"
@@ -31,6 +32,7 @@
 #include "lease_row.h"
 #include "lease_standing.h"
 #include "lease_wait.h"
+#include "row.h"
 
 /* At most so many are known to have lapsed at once. */
 #define LAPSED_MAX 10000
@@ -100,11 +102,16 @@ look_at_row(const LeaseRow *row, void *arg)
 		table_due_us = Min(table_due_us, lease_hold_free_from(&row->hold));
 }
 
-/* The supervisor waits for nobody, not even for who has locked the table. To the end of the transaction. */
+/* The supervisor waits for nobody, not even for who has locked the table or a part of it. To the end of the transaction. */
 static bool
 lock_table(void)
 {
-	return ConditionalLockRelationOid(extension_get()->lease, RowExclusiveLock);
+	Relation	rel = NULL;
+	bool		locked = row_try_open(extension_get()->lease, RowExclusiveLock, &rel);
+
+	if (rel != NULL)
+		relation_close(rel, NoLock);
+	return locked;
 }
 
 /*

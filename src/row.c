@@ -28,23 +28,32 @@
 
 #include "row.h"
 
-/* Locks what a look at an open table opens besides. False when somebody has one of them. */
+/* Locks the indexes of an open table, and its toast table with those of that. False when somebody has one of them. */
 static bool
-try_lock_indexes(Relation rel, LOCKMODE mode)
+try_lock_parts(Relation rel, LOCKMODE mode)
 {
 	List	   *indexes = RelationGetIndexList(rel);
+	Oid			toast = rel->rd_rel->reltoastrelid;
 	ListCell   *cell;
 	bool		locked = true;
 
 	foreach(cell, indexes)
 		locked = locked && ConditionalLockRelationOid(lfirst_oid(cell), mode);
 	list_free(indexes);
+	if (locked && OidIsValid(toast))
+	{
+		Relation	toast_rel = NULL;
+
+		locked = row_try_open(toast, mode, &toast_rel);
+		if (toast_rel != NULL)
+			relation_close(toast_rel, NoLock);
+	}
 	return locked;
 }
 
 /*
  * Opens a table of ours for a caller that must not wait for anybody. False
- * when somebody has a lock on it or on an index of it that excludes this one;
+ * when somebody has a lock on it or on a part of it that excludes this one;
  * *rel is NULL when it does not exist any more. The locks stay to the end of
  * the transaction.
  */
@@ -56,7 +65,7 @@ row_try_open(Oid table, LOCKMODE mode, Relation *rel)
 	*rel = try_relation_open(table, NoLock);
 	if (*rel == NULL)
 		UnlockRelationOid(table, mode);
-	else if (!try_lock_indexes(*rel, mode))
+	else if (!try_lock_parts(*rel, mode))
 	{
 		relation_close(*rel, NoLock);
 		*rel = NULL;

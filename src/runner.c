@@ -253,7 +253,7 @@ claim(const RunnerSlot *slot)
 		return false;
 	}
 	PushActiveSnapshot(GetTransactionSnapshot());
-	run = task_state_start(extension, &row, task_token, slot->next_run);
+	run = task_state_start(extension, &row, slot, task_token);
 	PopActiveSnapshot();
 	task_tell_started(row.name, me.role, row.lease, task_token, row.has_schedule);
 	task_lease = MemoryContextStrdup(TopMemoryContext, row.lease);	/* for the life of this process */
@@ -271,6 +271,10 @@ claim(const RunnerSlot *slot)
 	}
 	else
 		pin("synchronous_commit", "off");
+	if (!worker_runner_commit(me.slot, me.generation))
+		ereport(ERROR,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("task \"%s\" was told to end before it began", task_name)));
 	CommitTransactionCommand();
 
 	worker_runner_lead(me.slot, me.generation, task_token, run);

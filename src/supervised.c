@@ -55,6 +55,8 @@ task_forget_plan(Task *task)
 	task->ready = false;
 	task->failures = 0;
 	task->unstarted = 0;
+	task->not_before_us = 0;
+	task->given_back = false;
 	task->backoff = false;
 	task->fires = false;
 	task->due_us = 0;
@@ -82,7 +84,8 @@ task_next_time(const Task *task, TimestampTz after)
 static bool
 is_missed(const Task *task, TimestampTz now)
 {
-	return now - task->fire_at > FIRE_GRACE_US && task->phase != PHASE_WAITING_FOR_SLOT && !task->catches_up;
+	return now - task->fire_at > FIRE_GRACE_US && task->phase != PHASE_WAITING_FOR_SLOT && !task->given_back &&
+		!task->catches_up;
 }
 
 /*
@@ -163,10 +166,12 @@ static void
 begin_anew(Task *task)
 {
 	TimestampTz fire_at = task->fire_at;
+	bool		given_back = task->given_back;
 	bool		keeps_time = task->ready && !task->quarantined;
 
 	task_forget_plan(task);
 	task->fire_at = fire_at;
+	task->given_back = given_back;
 	task->ready = keeps_time;
 }
 
@@ -347,7 +352,10 @@ ask_runner(Task *task, const Load *load)
 	{
 		task->run_requests_done = Max(task->run_requests_done, slot->requests);
 		if (task_same_life(&slot->life, &task->life))
+		{
 			task->fire_at = slot->next_run;
+			task->ready = true;
+		}
 	}
 	pfree(slot);
 }

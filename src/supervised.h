@@ -36,6 +36,7 @@ typedef struct Task
 
 	/* when it runs next; `ready` and what else is yes or no, at the end */
 	int64		due_us;			/* not before; 0: at once */
+	int64		not_before_us;	/* nor before that, whatever it is due for; 0: no such time */
 	TimestampTz fire_at;		/* of the schedule; 0: none */
 	int64		late_since_us;	/* since when it is due */
 	TimestampTz started_at;		/* of the latest run; 0: none, or not known yet */
@@ -69,6 +70,7 @@ typedef struct Task
 	bool		catches_up;
 	bool		ready;			/* what is planned is valid: it was enabled when it was last looked at */
 	bool		backoff;		/* due_us is the end of a backoff */
+	bool		given_back;		/* fire_at was to be run, and is to be still */
 	bool		fires;			/* it is due because fire_at has come, and not to try a failed run again */
 	bool		quarantined;	/* it was given up */
 	bool		finished;		/* its last run was the last one */
@@ -76,6 +78,7 @@ typedef struct Task
 	bool		runner_stop;
 	bool		runner_begun;	/* it has the lease; or runs its follower_command */
 	bool		runner_follows;
+	bool		runner_scheduled;
 	bool		has_follower;	/* a follower_command ... */
 	bool		follower_changed;	/* ... which is not the one that its runner has */
 	bool		ended;

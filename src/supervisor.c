@@ -411,7 +411,10 @@ give_back_what_it_was_for(Task *task, const RunnerSlot *slot)
 	if (slot->life.created_at != task->life.created_at)
 		return;
 	if (slot->fire_at != 0 && task->fire_at == slot->next_run)
+	{
 		task->fire_at = slot->fire_at;
+		task->given_back = true;
+	}
 	if (task->run_requests_done == slot->requests)
 		task->run_requests_done = slot->requests_before;
 }
@@ -425,8 +428,7 @@ put_off(Task *task)
 {
 	task->phase = PHASE_NEW;
 	(void) pass_through(task, PHASE_SCHEDULED, "");
-	task->backoff = true;
-	task->due_us = clock_now_us() + Min(RETRY_US << Min(task->unstarted, 10), LONGEST_PUT_OFF_US);
+	task->not_before_us = clock_now_us() + Min(RETRY_US << Min(task->unstarted, 10), LONGEST_PUT_OFF_US);
 	task->unstarted++;
 }
 
@@ -446,21 +448,20 @@ finish_run(Task *task, const RunnerSlot *slot)
 		(void) tick_step("tell how a follower_command ended", tell_ended, &ended);
 		return true;
 	}
+	if (slot->started_us == 0 && (slot->outcome == RUN_SUCCEEDED || slot->stop || slot->pid == 0))
+		give_back_what_it_was_for(task, slot);
 	if (slot->pid == 0 && !slot->stop)
 	{
-		if (task_same_life(&slot->life, &task->life))
-			put_off(task);
+		put_off(task);
 		return true;
 	}
 	task->unstarted = 0;
-	if (slot->started_us == 0 && (slot->outcome == RUN_SUCCEEDED || slot->stop))
-		give_back_what_it_was_for(task, slot);
-	/* it found that there is nothing to run: another look at the rows will say why */
+	/* it found that there is nothing to run: another look at the rows will say why, as soon as that is possible */
 	if (slot->outcome == RUN_SUCCEEDED && slot->started_us == 0)
 	{
 		reload_wanted = true;
 		if (task_same_life(&slot->life, &task->life))
-			task->due_us = clock_now_us() + RETRY_US;
+			task->not_before_us = clock_now_us() + RETRY_US;
 		return true;
 	}
 	if (!task->ended || task->ended_generation != slot->generation)
@@ -536,6 +537,7 @@ collect(void)
 			task->runner_stop = slot->stop;
 			task->runner_begun = slot->started_us != 0;
 			task->runner_follows = slot->follows;
+			task->runner_scheduled = slot->scheduled;
 			task->runner_pid = slot->pid;
 			task->runner_life = slot->life;
 		}
@@ -559,7 +561,8 @@ start(Task *task)
 	BackgroundWorker worker;
 	WorkerExtra extra = {.database = MyDatabaseId, .role = task->role};
 	RunnerRequest wanted = {.task = task->key,.name = task->name,.life = task->life,.next_run = task->fire_at,
-	.requests_before = task->run_requests_done,.requests = task->run_requests,.follows = following};
+	.requests_before = task->run_requests_done,.requests = task->run_requests,.follows = following,
+	.scheduled = task->has_schedule};
 	TaskPhase	before = task->phase;
 	TaskPhase	shown_before;
 	const char *problem;
@@ -639,6 +642,8 @@ start(Task *task)
 	task->slot_wait_counted = false;
 	task->fire_at = wanted.next_run;
 	task->fires = false;
+	task->given_back = false;
+	task->not_before_us = 0;
 	task->run_requests_done = task->run_requests;
 	task->follower_changed = false;
 	return true;
@@ -670,6 +675,15 @@ is_due(Task *task)
 	{
 		publish(task, PHASE_SCHEDULED, clock_to_timestamp(claim_us), "waits for its claim_delay to pass");
 		tick_at_most(claim_us - now_us);
+		return false;
+	}
+	if (now_us < task->not_before_us)
+	{
+		if (task->unstarted > 0)
+			publish(task, PHASE_WAITING_FOR_SLOT, 0, "the server could not start its process: see the server's log");
+		else
+			publish(task, PHASE_SCHEDULED, 0, "it has changed, and cannot be read just now");
+		tick_at_most(task->not_before_us - now_us);
 		return false;
 	}
 	if (task->run_requests > task->run_requests_done)
@@ -714,20 +728,17 @@ is_due(Task *task)
 			task->late_since_us = task->due_us != 0 ? task->due_us : now_us;
 		return true;
 	}
-	if (task->unstarted > 0)
-		publish(task, PHASE_WAITING_FOR_SLOT, 0, "the server could not start its process: see the server's log");
-	else
-		publish(task, PHASE_BACKOFF, clock_to_timestamp(task->due_us) / 1000 * 1000,
-				task->failures == 0 ? "ended, and waits for backoff_min before the next run" :
-				psprintf("waits to be started again after %d failure(s) in a row", task->failures));
+	publish(task, PHASE_BACKOFF, clock_to_timestamp(task->due_us) / 1000 * 1000,
+			task->failures == 0 ? "ended, and waits for backoff_min before the next run" :
+			psprintf("waits to be started again after %d failure(s) in a row", task->failures));
 	tick_at_most(task->due_us - now_us);
 	return false;
 }
 
 /*
  * Whether the task's runner is not what it is to be: one of an earlier task of
- * its name; what ran before a promotion; and by an older definition a run that
- * has not begun, one that would never end, and a standby's.
+ * its name; what ran before a promotion; and by an older definition one that
+ * would never end, and a standby's.
  */
 static bool
 is_obsolete(const Task *task)
@@ -736,7 +747,20 @@ is_obsolete(const Task *task)
 		return true;
 	if (following && (task->follower_changed || !task->has_follower))
 		return true;
-	return !task_same_life(&task->runner_life, &task->life) && (following || !task->runner_begun || !task->has_schedule);
+	return !task_same_life(&task->runner_life, &task->life) && (following || !task->runner_scheduled);
+}
+
+/* Ends the task's runner if it is not to run, or not so. True when it is ending. */
+static bool
+end_runner(Task *task, bool unwanted)
+{
+	if (task->runner_stop)
+		return true;
+	if (unwanted || is_obsolete(task))
+		return worker_runner_stop(task->slot, task->runner_generation);
+	/* what has not begun is begun by the new definition */
+	return !task_same_life(&task->runner_life, &task->life) && !task->runner_begun &&
+		worker_runner_withdraw(task->slot, task->runner_generation);
 }
 
 /* A run has begun. On a primary its runner has told so; on a standby nobody sees it but here. */
@@ -799,11 +823,7 @@ decide(void *arg)
 
 		if (task->slot >= 0)
 		{
-			bool		obsolete = is_obsolete(task);
-
-			if ((reason != NULL || obsolete) && !task->runner_stop)
-				worker_runner_stop(task->slot, task->runner_generation);
-			if (reason != NULL || obsolete || task->runner_stop)
+			if (end_runner(task, reason != NULL))
 			{
 				publish(task, PHASE_STOPPING, 0, "its runner was told to end");
 				tick_at_most(RETRY_US);
@@ -1054,8 +1074,12 @@ prune_history(void)
 static void
 notify(void *arg)
 {
-	if (!events_notify_deferred())
+	bool		more;
+
+	if (!events_notify_deferred(&more))
 		tick_at_most(RETRY_US);
+	else if (more)
+		tick_at_most(0);
 }
 
 static void

@@ -624,6 +624,8 @@ SQL_FUNCTION(revenant_alter_task)
 	stop = stop || (was_continuous && begins_anew(&draft));
 	if (begins_anew(&draft) || (!was_enabled && is_changed(&draft, ATT_TASK_ENABLED)))
 		set(&draft, ATT_TASK_ENABLED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+	if (!was_enabled && is_changed(&draft, ATT_TASK_ENABLED))
+		set(&draft, ATT_TASK_REQUESTS_VOID, task_column(&change, ATT_TASK_RUN_REQUESTS));
 	row_update(change.rel, change.row, draft.values, draft.nulls, draft.changed);
 	CommandCounterIncrement();
 	task_end_change(&change);

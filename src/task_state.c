@@ -175,12 +175,21 @@ try_lock(Relation rel, const Extension *extension, const char *name, HeapTuple *
 	}
 }
 
+/* What a run was started for is done with, however it ends. */
+static void
+use_up(const RunnerSlot *slot, Datum *values, bool *nulls)
+{
+	values[ATT_STATE_NEXT_RUN - 1] = TimestampTzGetDatum(slot->next_run);
+	nulls[ATT_STATE_NEXT_RUN - 1] = slot->next_run == 0;
+	values[ATT_STATE_RUN_REQUESTS - 1] = Int64GetDatum(Max(DatumGetInt64(values[ATT_STATE_RUN_REQUESTS - 1]), slot->requests));
+}
+
 /*
  * A runner's: its run begins. The only writer that waits: it keeps nobody but
  * itself. Returns the number of the run in the history, 0 where none is kept.
  */
 int64
-task_state_start(const Extension *extension, const TaskRow *row, int64 token, TimestampTz next_run)
+task_state_start(const Extension *extension, const TaskRow *row, const RunnerSlot *slot, int64 token)
 {
 	Relation	rel = table_open(extension->task_state, RowExclusiveLock);
 	Datum		values[STATE_COLUMNS];
@@ -204,10 +213,8 @@ task_state_start(const Extension *extension, const TaskRow *row, int64 token, Ti
 	nulls[ATT_STATE_NODE - 1] = nulls[ATT_STATE_PID - 1] = false;
 	nulls[ATT_STATE_TOKEN - 1] = nulls[ATT_STATE_STARTED_AT - 1] = false;
 	nulls[ATT_STATE_FINISHED_AT - 1] = true;
-	values[ATT_STATE_NEXT_RUN - 1] = TimestampTzGetDatum(next_run);
-	nulls[ATT_STATE_NEXT_RUN - 1] = next_run == 0;
 	nulls[ATT_STATE_RETRY_AT - 1] = true;
-	values[ATT_STATE_RUN_REQUESTS - 1] = Int64GetDatum(row->run_requests);
+	use_up(slot, values, nulls);
 	values[ATT_STATE_RUN - 1] = Int64GetDatum(run);
 	nulls[ATT_STATE_RUN - 1] = run == 0;
 	put(rel, old, values, nulls);
@@ -245,6 +252,17 @@ fill_in_ending(const RunnerSlot *slot, const TaskEnding *ending, Datum *values, 
 	}
 
 	/* the rest tells of the latest run that had the lease: another one, if this one never did */
+	if (slot->token == 0 && ending->failed)
+	{
+		use_up(slot, values, nulls);
+		values[ATT_STATE_LAST_EXIT - 1] = Int32GetDatum(1);
+		nulls[ATT_STATE_LAST_EXIT - 1] = false;
+	}
+	if (slot->token == 0 && ending->failed && nulls[ATT_STATE_STARTED_AT - 1])
+	{
+		values[ATT_STATE_FINISHED_AT - 1] = TimestampTzGetDatum(ended_at);
+		nulls[ATT_STATE_FINISHED_AT - 1] = false;
+	}
 	if (slot->token == 0)
 		return;
 	values[ATT_STATE_RUNS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RUNS - 1]) + 1);

@@ -44,7 +44,7 @@ typedef struct TaskState
 } TaskState;
 
 extern void task_state_parse(Relation rel, HeapTuple tuple, TaskState *state);
-extern int64 task_state_start(const Extension *extension, const TaskRow *row, int64 token, TimestampTz next_run);
+extern int64 task_state_start(const Extension *extension, const TaskRow *row, const RunnerSlot *slot, int64 token);
 extern const char *task_state_outcome(const RunnerSlot *slot, const TaskEnding *ending);
 extern bool task_state_end(const Extension *extension, const RunnerSlot *slot, const TaskEnding *ending);
 extern bool task_state_interrupt(const Extension *extension, const TaskState *state);

@@ -599,7 +599,7 @@ worker_supervisor_drain(int slot, uint32 generation)
 			drained = false;
 			if (!runner->stop && runner->state == RUNNER_RUNNING)
 				kill(runner->pid, SIGTERM);
-			runner->stop = true;
+			runner->stop |= runner->state != RUNNER_EXITED;
 		}
 		if (clock_now_us() - supervisor->drained_since_us > DRAIN_TIMEOUT_US)
 			drained = true;
@@ -815,6 +815,7 @@ worker_runner_reserve(const RunnerRequest *wanted, int64 since_us, uint32 *gener
 		slot->task = wanted->task;
 		slot->life = wanted->life;
 		slot->follows = wanted->follows;
+		slot->scheduled = wanted->scheduled;
 		slot->fire_at = wanted->fire_at;
 		slot->next_run = wanted->next_run;
 		slot->requests_before = wanted->requests_before;
@@ -940,6 +941,24 @@ worker_runner_stop(int slot, uint32 generation)
 	return there;
 }
 
+/* The same for one that has not used up what it was started for. False: it has, or it has ended. */
+bool
+worker_runner_withdraw(int slot, uint32 generation)
+{
+	bool		withdrawn = false;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (runners[slot].generation == generation && !runners[slot].committed &&
+		(runners[slot].state == RUNNER_STARTING || runners[slot].state == RUNNER_RUNNING))
+	{
+		withdrawn = runners[slot].stop = true;
+		if (runners[slot].state == RUNNER_RUNNING)
+			kill(runners[slot].pid, SIGTERM);
+	}
+	LWLockRelease(&shared->lock);
+	return withdrawn;
+}
+
 /*
  * Marks as ended a runner that is gone without having said so, or that never
  * came (the caller knows, or has waited too long). True when it did.
@@ -997,6 +1016,19 @@ worker_runner_get(int slot, uint32 generation, RunnerSlot *copy)
 	*copy = runners[slot];
 	LWLockRelease(&shared->lock);
 	return copy->generation == generation && copy->state != RUNNER_FREE;
+}
+
+/* A runner is about to commit that its run begins. False: it was withdrawn, or told to end. */
+bool
+worker_runner_commit(int slot, uint32 generation)
+{
+	bool		wanted = false;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (runners[slot].generation == generation)
+		wanted = runners[slot].committed = !runners[slot].stop;
+	LWLockRelease(&shared->lock);
+	return wanted;
 }
 
 /* A runner has the lease, and that is committed; or it is about to begin its follower_command, without a token. */

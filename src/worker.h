@@ -62,6 +62,8 @@ typedef struct RunnerSlot
 	TaskKey		task;
 	TaskLife	life;
 	bool		follows;		/* runs the follower_command of a standby: without a lease, and without a row */
+	bool		scheduled;		/* its task had a schedule when it was started */
+	bool		committed;		/* what it was for is used up, or about to be: it is not withdrawn any more */
 	int			pid;			/* 0: not there yet */
 	int			procno;
 	bool		stop;			/* asked to end */
@@ -92,6 +94,7 @@ typedef struct RunnerRequest
 	int64		requests_before;
 	int64		requests;
 	bool		follows;
+	bool		scheduled;
 } RunnerRequest;
 
 /* Why there is no runner slot */
@@ -152,11 +155,13 @@ extern int	worker_runner_pid(const TaskKey *task);
 extern int	worker_runner_next(int from, Oid database, RunnerSlot *copy);
 extern bool worker_runner_find(const TaskKey *task, int *slot, RunnerSlot *copy);
 extern bool worker_runner_stop(int slot, uint32 generation);
+extern bool worker_runner_withdraw(int slot, uint32 generation);
 extern bool worker_runner_reap(int slot, uint32 generation, bool never_came);
 
 /* the runner's */
 extern bool worker_runner_attach(int slot, uint32 generation);
 extern bool worker_runner_get(int slot, uint32 generation, RunnerSlot *copy);
+extern bool worker_runner_commit(int slot, uint32 generation);
 extern void worker_runner_lead(int slot, uint32 generation, int64 token, int64 run);
 extern void worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *sqlstate, const char *message);
 

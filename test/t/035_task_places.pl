@@ -88,8 +88,9 @@ $node = PostgreSQL::Test::Cluster->new('forkless');
 $node->init;
 $node->start;
 $node->safe_psql('postgres', "CREATE EXTENSION revenant; SELECT revenant.create_task('kept', 'SELECT pg_sleep(3600)');
-	SELECT revenant.create_task('timely', 'SELECT 1', '1 h')");
+	SELECT revenant.create_task('timely', 'SELECT 1', '1 h'); SELECT revenant.create_task('over', 'SELECT 1', restart => 'temporary')");
 ok($node->poll_query_until('postgres', "SELECT phase = 'leading' FROM revenant.tasks WHERE name = 'kept'"), 'a task runs');
+ok($node->poll_query_until('postgres', "SELECT phase = 'finished' FROM revenant.tasks WHERE name = 'over'"), 'another one ran');
 my $session = $node->background_psql('postgres');
 my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
 
@@ -109,13 +110,14 @@ sub sees
 
 my ($limit) = run_command([ 'prlimit', "--pid=$postmaster", '--nproc', '--noheadings', '--output=SOFT' ]);
 system_or_bail('prlimit', "--pid=$postmaster", '--nproc=1:');
-$session->query_safe("SELECT revenant.create_task('barred', 'SELECT pg_sleep(3600)', max_restarts => 0); SELECT revenant.run_task('timely')");
-sees("SELECT count(*) = 2 FROM revenant.tasks WHERE phase = 'waiting_for_slot' AND reason LIKE '%could not start its process%'", 'tasks wait while the server cannot start a process');
+$session->query_safe("SELECT revenant.create_task('barred', 'SELECT pg_sleep(3600)', max_restarts => 0); SELECT revenant.run_task('timely'); SELECT revenant.run_task('over')");
+sees("SELECT count(*) = 3 FROM revenant.tasks WHERE phase = 'waiting_for_slot' AND reason LIKE '%could not start its process%'", 'tasks wait while the server cannot start a process');
 sees("SELECT count(*) >= 4 FROM revenant.events() WHERE event = 'task.claiming' AND subject IN ('barred', 'timely')", 'and are tried again');
-is($session->query_safe("SELECT sum(failures), (SELECT count(*) FROM revenant.task_runs) FROM revenant.tasks"), '0|1', 'which is nobody\'s failure, and no run');
+is($session->query_safe("SELECT sum(failures), (SELECT count(*) FROM revenant.task_runs) FROM revenant.tasks"), '0|2', 'which is nobody\'s failure, and no run');
 is($session->query_safe("SELECT phase FROM revenant.tasks WHERE name = 'kept'"), 'leading', 'what ran goes on');
 system_or_bail('prlimit', "--pid=$postmaster", "--nproc=$limit:");
 sees("SELECT phase = 'leading' FROM revenant.tasks WHERE name = 'barred'", 'as soon as it can, they run');
+sees("SELECT runs = 2 FROM revenant.tasks WHERE name = 'over'", 'also what was only asked for');
 sees("SELECT runs = 1 AND phase = 'scheduled' AND next_run BETWEEN now() + '50 min' AND now() + '1 h' FROM revenant.tasks WHERE name = 'timely'", 'each as it was due');
 $session->quit;
 $node->stop('fast');

@@ -132,6 +132,16 @@ sql("SELECT pg_terminate_backend($pid)");
 becomes("SELECT phase = 'scheduled' AND next_run > now() + '1 h' FROM revenant.tasks WHERE name = 'long'", 'and the next one is by the new schedule');
 sql("SELECT revenant.run_task('long')");
 becomes("SELECT phase = 'scheduled' AND last_exit = 0 FROM revenant.tasks WHERE name = 'long'", 'with the new command');
+alter('long', '{"command": "' . long('third') =~ s/''/'/gr . '"}');
+sql("SELECT revenant.run_task('long')");
+leads('long', 'the run of a schedule');
+$pid = pid('long');
+alter('long', '{"schedule": null, "backoff_min": "10 ms"}');
+is(sql("SELECT phase || pid FROM revenant.tasks WHERE name = 'long'"), "leading$pid", 'goes on also if there is no schedule any more');
+sql("SELECT pg_terminate_backend($pid)");
+becomes("SELECT phase = 'leading' AND pid <> $pid FROM revenant.tasks WHERE name = 'long'", 'then it runs all the time');
+alter('long', '{"schedule": "2 h"}');
+becomes("SELECT phase = 'scheduled' FROM revenant.tasks WHERE name = 'long'", 'and again at its times');
 alter('long', '{"enabled": false}');
 is(sql("SELECT enabled FROM revenant.tasks WHERE name = 'long'"), 'f', 'it can be disabled');
 becomes("SELECT phase = 'disabled' FROM revenant.tasks WHERE name = 'long'", 'so it is');
@@ -186,6 +196,40 @@ sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type =
 sql("SELECT revenant.run_task('asked')");
 becomes("SELECT " . count_in_time('asked') . " = 2", 'what is asked for again runs again');
 is(sql('SELECT ' . count_in_time('forgotten')), '0', 'what was disabled meanwhile is not asked for any more');
+sql("SELECT revenant.drop_task(name) FROM revenant.tasks");
+
+# ... also what nobody would make up for, a quarter of a minute after its time, and what comes once after a start
+sql("SELECT revenant.create_task('once', '$in_time', '\@reboot', lease => 'wanted'); SELECT revenant.create_task('late', '$in_time', '3600 s', lease => 'wanted');
+	UPDATE revenant.task SET created_at = clock_timestamp() - interval '3599 s' WHERE name = 'late'");
+$holder->quit;
+my $wanted = sql("SELECT revenant.try_acquire('wanted', ttl => '1 h')");
+$node->restart;
+$holder = $node->background_psql('postgres');
+becomes("SELECT count(*) = 2 FROM revenant.tasks WHERE phase = 'claiming'", 'a run after a start, and one at its time, wait for a lease') or diag sql('SELECT name, phase, reason FROM revenant.tasks');
+$supervisor = sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'");
+sql("SELECT pg_terminate_backend($supervisor)");
+becomes("SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'revenant supervisor' AND pid <> $supervisor", 'another supervisor comes');
+becomes("SELECT clock_timestamp() > created_at + interval '3611 s' FROM revenant.task WHERE name = 'late'", 'it gets late');
+alter('late', q({"command": "INSERT INTO public.log VALUES (revenant.current_task(), 'in time')", "settings": {"work_mem": "9MB"}}));
+sql("SELECT revenant.release('wanted', $wanted)");
+becomes("SELECT " . count_in_time('late') . " = 1 AND " . count_in_time('once') . " = 1", 'each runs');
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'");
+becomes("SELECT count(*) = 2 FROM revenant.tasks WHERE phase = 'scheduled'", 'and is over');
+is(sql("SELECT count(*) FROM log WHERE what = 'in time' AND task IN ('late', 'once')"), '2', 'once');
+
+# --- while nobody can read what it is now
+
+sql("SELECT revenant.create_task('unread', 'SELECT 1', '1 h', lease => 'wanted')");
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE revenant.task_state IN EXCLUSIVE MODE');
+sql("BEGIN; SELECT revenant.alter_task('unread', '{\"lease\": \"free\"}'); SELECT revenant.run_task('unread'); COMMIT");
+my $claims = "(SELECT count(*) FROM revenant.events() WHERE subject = 'unread' AND event = 'task.claiming')";
+$supervisor = sql("SELECT clock_timestamp() + interval '2 s'");
+becomes("SELECT clock_timestamp() > '$supervisor'", 'for a while');
+cmp_ok(sql("SELECT $claims"), '<=', 4, 'it is not tried again and again');
+$locker->query_safe('COMMIT');
+$locker->quit;
+becomes("SELECT runs = 1 FROM revenant.tasks WHERE name = 'unread'", 'then it runs');
 $holder->quit;
 sql("SELECT revenant.drop_task(name) FROM revenant.tasks");
 

@@ -117,6 +117,11 @@ my $stuck = IPC::Run::start(
 becomes("SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'", 'a commit with a NOTIFY waits');
 sql("SELECT revenant.create_task('beside', 'SELECT pg_sleep(3600)')");
 becomes("SELECT phase = 'leading' FROM revenant.tasks WHERE name = 'beside'", 'and keeps no task from running');
+for my $again (1 .. 2)
+{
+	sql("SELECT revenant.restart_task('beside')");
+	becomes("SELECT count(*) = $again + 1 FROM revenant.events() WHERE subject = 'beside' AND event = 'child.started'", 'nor from running again');
+}
 is(sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'revenant %' AND wait_event_type = 'Lock'"), '0', 'nor a worker waiting');
 $listener = $node->background_psql('postgres');
 $listener->query_safe('LISTEN revenant');
@@ -124,11 +129,11 @@ sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = '
 $stuck->finish;
 sql("SELECT revenant.drop_task('beside')");
 my $beside = '';
-for (my $i = 0; $i < 300 && $beside !~ /child.stopped/; $i++)
+for (my $i = 0; $i < 300 && (() = $beside =~ /child.stopped/g) < 3; $i++)
 {
 	$beside .= $listener->query_safe('SELECT pg_sleep(0.05)');
 }
-like($beside, qr/"child.stopped", "subject": "beside"/, 'what it did is notified afterwards');
+is(scalar(() = $beside =~ /"child.stopped", "subject": "beside"/g), 3, 'what it did is notified afterwards, each time');
 $listener->quit;
 $node->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 $node->reload;
