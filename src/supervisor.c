@@ -11,7 +11,7 @@
  *		load		the rows, if they may have changed, or every half a minute
  *		decide		for each task the phase it belongs in; start what is due, in
  *					order of lateness, and stop what must not run
- *		sweep		lapsed leases, once a minute
+ *		upkeep		what is beside the tasks: upkeep.c
  *
  * Each of these is a transaction of its own, or several, and an error in one
  * ends that one only. What can be wrong with one task ends in a phase and a
@@ -78,22 +78,17 @@
 #include "supervised.h"
 #include "task.h"
 #include "task_event.h"
-#include "task_run.h"
 #include "task_state.h"
 #include "task_status.h"
 #include "tick.h"
+#include "upkeep.h"
 #include "worker.h"
 
 #define LONGEST_SLEEP_US (10 * US_PER_S)
 #define RETRY_US (1 * US_PER_S)
 #define LONGEST_PUT_OFF_US (60 * US_PER_S)
 #define LOAD_EVERY_US (30 * US_PER_S)
-#define SWEEP_EVERY_US (60 * US_PER_S)
-#define SWEEP_AGAIN_US (1 * US_PER_S)	/* while there are many, or somebody may be listening for a lapse */
-#define SWEEP_BATCH 50
-#define PRUNE_BATCH 1000
-#define SWEEP_SLICE_US (50 * US_PER_MS)
-#define SWEEP_PAUSE_US (10 * US_PER_MS)
+#define PRUNE_EVERY_US (60 * US_PER_S)
 
 static WorkerExtra me;
 
@@ -109,10 +104,6 @@ static uint32 role_changes = 0;	/* grows whenever a role may have changed */
 static uint32 seen_role_changes = 0;
 static int64 loaded_us = 0;		/* 0: never */
 static int64 load_every_us = LOAD_EVERY_US;
-static int64 swept_us = 0;
-static int64 purged_us = 0;
-static int	lapsed = 0;			/* leases that are still to be removed */
-static bool sweep_singly = false;	/* after a batch that failed */
 static int64 pruned_us = 0;
 static int64 slots_complained_us = 0;
 static bool clock_set_back = false;	/* the wall clock, since the last tick */
@@ -255,7 +246,7 @@ reload(void)
 	stat_time(STAT_LOADS, loaded_us - began_us);
 	/* nobody tells a standby of a change: it looks often, as long as that costs next to nothing */
 	load_every_us = following ? Min(Max((loaded_us - began_us) * 1000, RETRY_US), LOAD_EVERY_US) : LOAD_EVERY_US;
-	if (loaded_us - pruned_us >= SWEEP_EVERY_US)
+	if (loaded_us - pruned_us >= PRUNE_EVERY_US)
 	{
 		pruned_us = loaded_us;
 		task_status_prune(MyDatabaseId, is_known);
@@ -978,111 +969,6 @@ enter_era(void *arg)
 }
 
 static void
-look_for_lapsed(void *arg)
-{
-	DEBUG_POINT("supervisor-before-sweep");
-	*(bool *) arg = lease_sweep_look();
-}
-
-static void
-sweep_some(void *arg)
-{
-	*(int *) arg = lease_sweep_some(sweep_singly ? 1 : SWEEP_BATCH);
-}
-
-static void
-purge_leases(void *arg)
-{
-	lease_purge();
-}
-
-/*
- * Removes lapsed leases: once in a while, a few at a time, and while there are
- * more of them with pauses, since tasks go on meanwhile.
- */
-static void
-sweep(void)
-{
-	static bool more = false;	/* than one look remembers */
-	int64		every_us = more || guc_notify ? SWEEP_AGAIN_US : SWEEP_EVERY_US;
-	int64		since_us = clock_now_us();
-
-	if (lapsed == 0 && since_us - swept_us >= every_us)
-	{
-		swept_us = since_us;
-		(void) tick_step("look for lapsed leases", look_for_lapsed, &more);
-		lapsed = 1;
-	}
-	while (lapsed > 0 && clock_now_us() - since_us < SWEEP_SLICE_US)
-	{
-		CHECK_FOR_INTERRUPTS();
-		lapsed = 0;
-		if (tick_step("remove lapsed leases", sweep_some, &lapsed))
-			continue;
-		/* one that cannot be removed is not to keep the others of its batch: look again, and take one by one */
-		more = !sweep_singly || more;
-		lapsed = sweep_singly ? 1 : 0;
-		sweep_singly = true;
-	}
-	if (lapsed == 0 && !more)
-		sweep_singly = false;
-	if (since_us - purged_us >= SWEEP_EVERY_US && lapsed == 0)
-	{
-		purged_us = since_us;
-		(void) tick_step("give back the memory of leases", purge_leases, NULL);
-	}
-	tick_at_most(lapsed > 0 ? SWEEP_PAUSE_US : every_us);
-}
-
-typedef struct Prune
-{
-	TimestampTz before;
-	int			removed;
-} Prune;
-
-static void
-prune_some(void *arg)
-{
-	Prune	   *prune = arg;
-	Extension	oids = *extension_get();
-	TaskRuns	runs;
-
-	if (!task_run_try_open(&oids, &runs))
-		return;
-	prune->removed = task_run_prune(&runs, prune->before, PRUNE_BATCH);
-	task_run_close(&runs);
-}
-
-/* Removes runs that are older than the history goes back: now and then, a batch in each tick. */
-static void
-prune_history(void)
-{
-	static int64 history_pruned_us = 0;
-	Prune		prune = {0};
-
-	if (guc_history_retention_s < 0 ||
-		(history_pruned_us != 0 && clock_now_us() - history_pruned_us < SWEEP_EVERY_US))
-		return;
-	prune.before = GetCurrentTimestamp() - guc_history_retention_s * US_PER_S;
-	(void) tick_step("shorten the history of its tasks", prune_some, &prune);
-	if (prune.removed < PRUNE_BATCH)
-		history_pruned_us = clock_now_us();
-	else
-		tick_at_most(SWEEP_PAUSE_US);
-}
-
-static void
-notify(void *arg)
-{
-	bool		more;
-
-	if (!events_notify_deferred(&more))
-		tick_at_most(RETRY_US);
-	else if (more)
-		tick_at_most(0);
-}
-
-static void
 tell_initialized(void *arg)
 {
 	task_tell_supervised(true);
@@ -1155,11 +1041,11 @@ tick(void)
 	if (following && !reload_wanted)
 		tick_at_most(loaded_us + load_every_us - clock_now_us());
 	if (guc_enabled && !following)
-		sweep();
+		upkeep_leases();
 	if (!following)
-		prune_history();
+		upkeep_history();
 	if (guc_notify && !following)
-		(void) tick_step("notify of what its tasks did", notify, NULL);
+		upkeep_notifications();
 }
 
 static void

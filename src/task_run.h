@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "utils/relcache.h"
+
 #include "extension.h"
 #include "worker.h"
 

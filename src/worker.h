@@ -115,17 +115,19 @@ typedef struct WorkerExtra
 extern Size worker_shmem_size(void);
 extern void worker_shmem_init(void *place, bool found);
 
-/* processes */
+/* processes: worker_process.c */
 extern bool worker_is_alive(int pid, int procno);
 extern bool worker_server_is_stopping(void);
+extern void worker_prepare(BackgroundWorker *worker, const char *type, const char *name, const char *function);
+extern void worker_pin_settings(void);
+
+/* who is to look again */
 extern void worker_wake_launcher(void);
 extern void worker_wake_supervisor(Oid database);
 extern void worker_nudge_supervisor(Oid database);
 extern void worker_wake_all(void);
 extern void worker_extension_changed(Oid database);
 extern void worker_note_promotion(void);
-extern void worker_prepare(BackgroundWorker *worker, const char *type, const char *name, const char *function);
-extern void worker_pin_settings(void);
 
 /* the launcher's */
 extern void worker_launcher_attach(void);
