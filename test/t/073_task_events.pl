@@ -32,6 +32,15 @@ sub tells
 becomes("SELECT count(*) = 1 FROM revenant.events() WHERE event = 'process.initialized' AND subject = 'postgres'", 'a supervisor tells that it is there');
 is(sql("SELECT count(*) FROM revenant.events() WHERE event LIKE 'task.%' OR event LIKE 'child.%'"), '0', 'and nothing else has happened');
 
+# --- what pg_stat_activity says of the processes
+
+# a wait event of its own takes a server that lets extensions have one
+my $named = sql("SELECT current_setting('server_version_num')::int >= 170000") eq 't';
+becomes("SELECT string_agg(backend_type || ' ' || wait_event_type || ' ' || wait_event, ', ' ORDER BY backend_type) = '"
+	  . join(', ', map { "revenant \l$_ Extension " . ($named ? "Revenant${_}Main" : 'Extension') } qw(Launcher Supervisor))
+	  . "' FROM pg_stat_activity WHERE backend_type IN ('revenant launcher', 'revenant supervisor')",
+	'the workers say what they are and what they wait for');
+
 # --- one run, from its creation to its end
 
 sql("BEGIN; SELECT revenant.create_task('run', 'SELECT 1', '1 h', run_as => 'worker'); SELECT revenant.run_task('run'); COMMIT");
@@ -53,6 +62,8 @@ tells('run', "$run task.disabled task.scheduled", 'so are these');
 
 sql("SELECT revenant.create_task('stop', 'SELECT pg_sleep(3600)')");
 becomes("SELECT phase = 'leading' FROM revenant.tasks WHERE name = 'stop'", 'one runs');
+is(sql("SELECT backend_type || ', ' || application_name || ', ' || query FROM pg_stat_activity WHERE pid = (SELECT pid FROM revenant.tasks WHERE name = 'stop')"),
+	'revenant runner, revenant task stop, SELECT pg_sleep(3600)', 'as a process that says what it is');
 sql("SELECT revenant.disable_task('stop')");
 becomes("SELECT phase = 'disabled' FROM revenant.tasks WHERE name = 'stop'", 'and is stopped');
 # a supervisor in the middle of a tick may start another process, which finds that it is disabled
