@@ -52,6 +52,14 @@ becomes("SELECT " . outcomes('self') . " = 'succeeded'", 'a task that drops itse
 sql("ALTER ROLE worker SET session_preload_libraries = 'not_there'; SELECT revenant.create_task('barred', 'SELECT 1', run_as => 'worker', max_restarts => 0)");
 becomes("SELECT " . outcomes('barred') . " = 'failed'", 'one that does not come as far as its lease');
 is(sql("SELECT token, sqlstate, message FROM revenant.task_runs WHERE name = 'barred'"), '|58P01|could not access file "not_there": No such file or directory', 'and why');
+sql("SELECT revenant.create_task('barred once', 'SELECT 1', run_as => 'worker', restart => 'temporary')");
+becomes("SELECT " . outcomes('barred once') . " = 'failed' AND phase = 'finished' FROM revenant.tasks WHERE name = 'barred once'", 'one that is not to be started again');
+my $first = sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'revenant supervisor'");
+sql("SELECT pg_terminate_backend($first)");
+becomes("SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'revenant supervisor' AND pid <> $first", 'another supervisor comes');
+sql("SELECT revenant.run_task('good')");
+becomes("SELECT runs = 2 FROM revenant.tasks WHERE name = 'good'", 'and looks');
+is(sql("SELECT " . outcomes('barred once') . ", phase FROM revenant.tasks WHERE name = 'barred once'"), 'failed|finished', 'and does not start it again either');
 is(sql("SELECT array_agg(run ORDER BY started_at) = array_agg(run ORDER BY run) FROM revenant.task_runs"), 't', 'they are numbered as they began');
 is(sql("SELECT bool_and(t.runs = (SELECT count(*) FROM revenant.task_runs AS r WHERE r.name = t.name AND r.token IS NOT NULL)) FROM revenant.tasks AS t"), 't', 'as many as the view of tasks says');
 sql('SELECT revenant.drop_task(name) FROM revenant.tasks');
