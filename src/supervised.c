@@ -328,7 +328,6 @@ recall(Task *task)
 {
 	FollowerMemory memory;
 
-	task->run_requests_done = task->run_requests;	/* they are for who leads */
 	if (!task_status_recall(&task->key, &memory) || !task_same_life(&memory.life, &task->life) ||
 		memory.command_hash != task->follower_hash)
 		return;
@@ -375,12 +374,14 @@ settle(Task *task, const Load *load)
 		task_forget_plan(task);
 		return;
 	}
-	if (load->following && task->follower_changed)
-		task_forget_plan(task);
-	if (load->following && !task->ready)
-		recall(task);
 	if (load->following)
-		task->run_requests_done = task->run_requests;
+	{
+		if (task->follower_changed)
+			task_forget_plan(task);
+		if (!task->ready)
+			recall(task);
+		task->run_requests_done = task->run_requests;	/* they are for who leads */
+	}
 	if (!task->ready)
 		ask_runner(task, load);
 	if (!task->ready)

@@ -49,7 +49,6 @@ typedef struct Task
 	BackgroundWorkerHandle *handle; /* in TopMemoryContext, freed when the run was collected */
 	int			slot;			/* -1: none */
 	int			runner_pid;
-	RunnerState runner_state;
 	uint32		runner_generation;
 	uint32		follower_hash;	/* of the follower_command */
 

@@ -85,7 +85,6 @@
 #include "worker.h"
 
 #define LONGEST_SLEEP_US (10 * US_PER_S)
-#define RETRY_US (1 * US_PER_S)
 #define LONGEST_PUT_OFF_US (60 * US_PER_S)
 #define LOAD_EVERY_US (30 * US_PER_S)
 #define PRUNE_EVERY_US (60 * US_PER_S)
@@ -165,16 +164,15 @@ pass_through(Task *task, TaskPhase phase, const char *reason)
 
 /* ---------------------------------------------------------------- the rows */
 
-/* Whether a task of this name has a runner, of whatever life. */
+/* Whether a task of this name has a runner, of whatever life; its key besides. */
 static bool
-has_runner(const char *name)
+has_runner(const char *name, TaskKey *key)
 {
-	TaskKey		key;
 	RunnerSlot	slot;
 	int			number;
 
-	task_key(&key, MyDatabaseId, instance, name);
-	return worker_runner_find(&key, &number, &slot);
+	task_key(key, MyDatabaseId, instance, name);
+	return worker_runner_find(key, &number, &slot);
 }
 
 static void
@@ -185,14 +183,13 @@ close_interrupted(void *arg)
 	Task	   *task;
 	TaskKey		key;
 
-	if (has_runner(state->name))
+	if (has_runner(state->name, &key))
 		return;
 	if (!task_state_interrupt(&oids, state))
 	{
 		reload_wanted = true;
 		return;
 	}
-	task_key(&key, MyDatabaseId, instance, state->name);
 	stat_task_interrupted(&key, &state->life);
 	task = hash_search(supervised_tasks, &key, HASH_FIND, NULL);
 	if (task != NULL)
@@ -205,8 +202,9 @@ remove_orphan(void *arg)
 {
 	Extension	oids = *extension_get();
 	const TaskState *state = arg;
+	TaskKey		key;
 
-	if (has_runner(state->name) || !task_state_remove(&oids, state))
+	if (has_runner(state->name, &key) || !task_state_remove(&oids, state))
 		reload_wanted = true;
 }
 
@@ -332,6 +330,13 @@ complain_of_quarantine(const Task *task, const RunnerSlot *slot)
 				 errhint("SELECT revenant.unquarantine_task(%s)", quote_literal_cstr(task->name))));
 }
 
+/* Whether an error with this code ended a run. */
+static bool
+ended_by(const RunnerSlot *slot, int sqlerrcode)
+{
+	return strcmp(slot->sqlstate, unpack_sql_state(sqlerrcode)) == 0;
+}
+
 /* A run of a task ended: decides when the next one is due. */
 static void
 decide_ending(Task *task, const RunnerSlot *slot)
@@ -360,11 +365,10 @@ decide_ending(Task *task, const RunnerSlot *slot)
 	task->late_since_us = 0;
 	/* a run that somebody terminated after a while says nothing about the next one */
 	terminated = ending->failed && ran_us >= RESTART_REPEATED_MIN_US &&
-		strcmp(slot->sqlstate, unpack_sql_state(ERRCODE_ADMIN_SHUTDOWN)) == 0;
+		ended_by(slot, ERRCODE_ADMIN_SHUTDOWN);
 	/* nor does one that was in the way of what a standby replays */
 	conflicted = ending->failed && slot->follows &&
-		(strcmp(slot->sqlstate, unpack_sql_state(ERRCODE_T_R_SERIALIZATION_FAILURE)) == 0 ||
-		 strcmp(slot->sqlstate, unpack_sql_state(ERRCODE_T_R_DEADLOCK_DETECTED)) == 0);
+		(ended_by(slot, ERRCODE_T_R_SERIALIZATION_FAILURE) || ended_by(slot, ERRCODE_T_R_DEADLOCK_DETECTED));
 	terminated |= conflicted;
 	if (ending->failed && !terminated)
 		task->failures = restart_count_failure(task->failures, ran_us, task->backoff_max_us);
@@ -480,7 +484,7 @@ free_handle(Task *task)
 static bool
 ended_with_server(const RunnerSlot *slot)
 {
-	return !slot->stop && strcmp(slot->sqlstate, unpack_sql_state(ERRCODE_ADMIN_SHUTDOWN)) == 0 && worker_server_is_stopping();
+	return !slot->stop && ended_by(slot, ERRCODE_ADMIN_SHUTDOWN) && worker_server_is_stopping();
 }
 
 /* Looks at every runner slot of this database. */
@@ -523,7 +527,6 @@ collect(void)
 		if (task != NULL)
 		{
 			task->slot = i;
-			task->runner_state = slot->state;
 			task->runner_generation = slot->generation;
 			task->runner_stop = slot->stop;
 			task->runner_begun = slot->started_us != 0;

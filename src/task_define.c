@@ -311,13 +311,15 @@ check_restart(const TaskDraft *draft)
 				 errmsg("backoff_min must not be longer than backoff_max")));
 }
 
-static Datum
-caller_name(void)
+/* Without a role it is the caller's own. */
+static void
+fill_in_role(TaskDraft *draft)
 {
-	return CStringGetTextDatum(GetUserNameFromId(GetUserId(), false));
+	if (is_changed(draft, ATT_TASK_RUN_AS) && is_null(draft, ATT_TASK_RUN_AS))
+		set(draft, ATT_TASK_RUN_AS, CStringGetTextDatum(GetUserNameFromId(GetUserId(), false)));
 }
 
-/* The role, which is the caller's own if it is null, and the settings, which it must be able to set. */
+/* The role, and the settings, which it must be able to set. */
 static void
 check_identity(TaskDraft *draft)
 {
@@ -325,8 +327,6 @@ check_identity(TaskDraft *draft)
 
 	if (!is_changed(draft, ATT_TASK_RUN_AS) && !is_changed(draft, ATT_TASK_SETTINGS))
 		return;
-	if (is_null(draft, ATT_TASK_RUN_AS))
-		set(draft, ATT_TASK_RUN_AS, caller_name());
 	role = check_role(text_of(draft, ATT_TASK_RUN_AS));
 	if (is_changed(draft, ATT_TASK_RUN_AS))
 		set(draft, ATT_TASK_RUN_AS_OID, Int64GetDatum((int64) role));
@@ -414,6 +414,7 @@ SQL_FUNCTION(revenant_create_task)
 		draft.nulls[column] = PG_ARGISNULL(i + 1);
 		draft.values[column] = draft.nulls[column] ? (Datum) 0 : PG_GETARG_DATUM(i + 1);
 	}
+	fill_in_role(&draft);
 	check_draft(&draft);
 
 	now = TimestampTzGetDatum(GetCurrentTimestamp());
@@ -610,8 +611,7 @@ SQL_FUNCTION(revenant_alter_task)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("changes of a task must not be null")));
 	read_changes(PG_GETARG_JSONB_P(1), &draft);
-	if (is_changed(&draft, ATT_TASK_RUN_AS) && is_null(&draft, ATT_TASK_RUN_AS))
-		set(&draft, ATT_TASK_RUN_AS, caller_name());
+	fill_in_role(&draft);
 
 	task_begin_change(fcinfo, "alter_task", &change);
 	was_enabled = DatumGetBool(task_column(&change, ATT_TASK_ENABLED));

@@ -88,7 +88,6 @@ task_state_parse(Relation rel, HeapTuple tuple, TaskState *state)
 	state->succeeded = !nulls[ATT_STATE_LAST_EXIT - 1] && DatumGetInt32(values[ATT_STATE_LAST_EXIT - 1]) == 0;
 	state->quarantined_at = timestamp_or_zero(values, nulls, ATT_STATE_QUARANTINED_AT);
 	state->run_requests = DatumGetInt64(values[ATT_STATE_RUN_REQUESTS - 1]);
-	state->run = nulls[ATT_STATE_RUN - 1] ? 0 : DatumGetInt64(values[ATT_STATE_RUN - 1]);
 	state->recent.count = 0;
 	if (!nulls[ATT_STATE_FAILED_AT - 1])
 		parse_recent(values[ATT_STATE_FAILED_AT - 1], &state->recent);
@@ -251,14 +250,14 @@ fill_in_ending(const RunnerSlot *slot, const TaskEnding *ending, Datum *values, 
 		nulls[ATT_STATE_LAST_SQLSTATE - 1] = slot->sqlstate[0] == '\0';
 	}
 
-	/* the rest tells of the latest run that had the lease: another one, if this one never did */
-	if (slot->token == 0 && ending->failed)
-	{
+	if (slot->token == 0 && !ending->failed)
+		return;
+	values[ATT_STATE_LAST_EXIT - 1] = Int32GetDatum(slot->outcome == RUN_SUCCEEDED ? 0 : 1);
+	nulls[ATT_STATE_LAST_EXIT - 1] = false;
+	/* of one that never had the lease no more, so that the rest still tells of the latest that had it, if there was any */
+	if (slot->token == 0)
 		use_up(slot, values, nulls);
-		values[ATT_STATE_LAST_EXIT - 1] = Int32GetDatum(1);
-		nulls[ATT_STATE_LAST_EXIT - 1] = false;
-	}
-	if (slot->token == 0 && ending->failed && nulls[ATT_STATE_STARTED_AT - 1])
+	if (slot->token != 0 || nulls[ATT_STATE_STARTED_AT - 1])
 	{
 		values[ATT_STATE_FINISHED_AT - 1] = TimestampTzGetDatum(ended_at);
 		nulls[ATT_STATE_FINISHED_AT - 1] = false;
@@ -266,10 +265,6 @@ fill_in_ending(const RunnerSlot *slot, const TaskEnding *ending, Datum *values, 
 	if (slot->token == 0)
 		return;
 	values[ATT_STATE_RUNS - 1] = Int64GetDatum(DatumGetInt64(values[ATT_STATE_RUNS - 1]) + 1);
-	values[ATT_STATE_FINISHED_AT - 1] = TimestampTzGetDatum(ended_at);
-	nulls[ATT_STATE_FINISHED_AT - 1] = false;
-	values[ATT_STATE_LAST_EXIT - 1] = Int32GetDatum(slot->outcome == RUN_SUCCEEDED ? 0 : 1);
-	nulls[ATT_STATE_LAST_EXIT - 1] = false;
 	values[ATT_STATE_LAST_DURATION - 1] = IntervalPGetDatum(palloc0(sizeof(Interval)));
 	DatumGetIntervalP(values[ATT_STATE_LAST_DURATION - 1])->time = Max(slot->ended_us - slot->started_us, 0);
 	nulls[ATT_STATE_LAST_DURATION - 1] = false;
@@ -387,20 +382,6 @@ write_interruption(const Tables *tables, const TaskState *state)
 	return true;
 }
 
-/* The supervisor's: closes a run that nobody runs any more. False: try again. */
-bool
-task_state_interrupt(const Extension *extension, const TaskState *state)
-{
-	Tables		tables;
-	bool		done;
-
-	if (!open_tables(extension, &tables))
-		return false;
-	done = tables.state == NULL || write_interruption(&tables, state);
-	close_tables(&tables);
-	return done;
-}
-
 static bool
 write_removal(const Tables *tables, const TaskState *state)
 {
@@ -418,6 +399,29 @@ write_removal(const Tables *tables, const TaskState *state)
 	return true;
 }
 
+typedef bool (*Write) (const Tables *tables, const TaskState *state);
+
+/* Opens the tables and writes. False: somebody else has a lock there. */
+static bool
+try_write(const Extension *extension, const TaskState *state, Write write)
+{
+	Tables		tables;
+	bool		done;
+
+	if (!open_tables(extension, &tables))
+		return false;
+	done = tables.state == NULL || write(&tables, state);
+	close_tables(&tables);
+	return done;
+}
+
+/* The supervisor's: closes a run that nobody runs any more. False: try again. */
+bool
+task_state_interrupt(const Extension *extension, const TaskState *state)
+{
+	return try_write(extension, state, write_interruption);
+}
+
 /*
  * The supervisor's: removes the row of a task that was dropped, and closes its
  * run in the history if that is open: nobody runs it any more. False: try again.
@@ -425,12 +429,5 @@ write_removal(const Tables *tables, const TaskState *state)
 bool
 task_state_remove(const Extension *extension, const TaskState *state)
 {
-	Tables		tables;
-	bool		done;
-
-	if (!open_tables(extension, &tables))
-		return false;
-	done = tables.state == NULL || write_removal(&tables, state);
-	close_tables(&tables);
-	return done;
+	return try_write(extension, state, write_removal);
 }

@@ -39,7 +39,6 @@ typedef struct TaskState
 	bool		succeeded;
 	TimestampTz quarantined_at; /* 0: it is not */
 	int64		run_requests;	/* how many of the task's were run */
-	int64		run;			/* the latest run in the history; 0: it is not there */
 	RestartFailures recent;		/* by the wall clock */
 } TaskState;
 

@@ -12,6 +12,9 @@
 /* The same error is told at most that often. */
 #define TICK_COMPLAIN_EVERY_US (60 * US_PER_S)
 
+/* What could not be done in a tick is tried again after that. */
+#define RETRY_US (1 * US_PER_S)
+
 typedef void (*TickStep) (void *arg);
 
 extern MemoryContext tick_context;	/* reset after each tick */

@@ -29,7 +29,6 @@
 #define SWEEP_SLICE_US (50 * US_PER_MS)
 #define SWEEP_PAUSE_US (10 * US_PER_MS)
 #define PRUNE_BATCH 1000
-#define RETRY_US (1 * US_PER_S)
 
 static int64 swept_us = 0;
 static int64 purged_us = 0;

@@ -236,16 +236,29 @@ worker_wake_supervisor(Oid database)
 	LWLockRelease(&shared->lock);
 }
 
+/* Makes a database's supervisor tick once more. False: there is none. The caller holds the lock, exclusively. */
+static bool
+nudge_supervisor(Oid database)
+{
+	bool		supervised = false;
+
+	for (int i = 0; i < shared->nsupervisors; i++)
+	{
+		if (is_supervising(&shared->supervisors[i], database))
+		{
+			supervised = true;
+			wake_supervisor(&shared->supervisors[i]);
+		}
+	}
+	return supervised;
+}
+
 /* Makes a database's supervisor tick once more, where there is one; no task has changed. */
 void
 worker_nudge_supervisor(Oid database)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->nsupervisors; i++)
-	{
-		if (is_supervising(&shared->supervisors[i], database))
-			wake_supervisor(&shared->supervisors[i]);
-	}
+	(void) nudge_supervisor(database);
 	LWLockRelease(&shared->lock);
 }
 
@@ -507,6 +520,16 @@ worker_supervisor_stop(int slot, uint32 generation)
 	LWLockRelease(&shared->lock);
 }
 
+/* Tells a runner to end. The caller holds the lock, exclusively. */
+static void
+tell_to_end(RunnerSlot *runner)
+{
+	runner->stop = true;
+	/* while it is RUNNING the process has not left yet: the pid is its own */
+	if (runner->state == RUNNER_RUNNING)
+		kill(runner->pid, SIGTERM);
+}
+
 /*
  * Has a supervisor start no run any more, and its runs end: it writes down how
  * they do. True when there is none left, or when that takes too long.
@@ -529,9 +552,8 @@ worker_supervisor_drain(int slot, uint32 generation)
 			if (runner->state == RUNNER_FREE || runner->task.database != supervisor->database)
 				continue;
 			drained = false;
-			if (!runner->stop && runner->state == RUNNER_RUNNING)
-				kill(runner->pid, SIGTERM);
-			runner->stop |= runner->state != RUNNER_EXITED;
+			if (!runner->stop && runner->state != RUNNER_EXITED)
+				tell_to_end(runner);
 		}
 		if (clock_now_us() - supervisor->drained_since_us > DRAIN_TIMEOUT_US)
 			drained = true;
@@ -864,10 +886,7 @@ worker_runner_stop(int slot, uint32 generation)
 	if (runners[slot].generation == generation)
 	{
 		there = runners[slot].state == RUNNER_STARTING || runners[slot].state == RUNNER_RUNNING;
-		runners[slot].stop = true;
-		/* while it is RUNNING the process has not left yet: the pid is its own */
-		if (runners[slot].state == RUNNER_RUNNING)
-			kill(runners[slot].pid, SIGTERM);
+		tell_to_end(&runners[slot]);
 	}
 	LWLockRelease(&shared->lock);
 	return there;
@@ -877,16 +896,13 @@ worker_runner_stop(int slot, uint32 generation)
 bool
 worker_runner_withdraw(int slot, uint32 generation)
 {
-	bool		withdrawn = false;
+	bool		withdrawn;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (runners[slot].generation == generation && !runners[slot].committed &&
-		(runners[slot].state == RUNNER_STARTING || runners[slot].state == RUNNER_RUNNING))
-	{
-		withdrawn = runners[slot].stop = true;
-		if (runners[slot].state == RUNNER_RUNNING)
-			kill(runners[slot].pid, SIGTERM);
-	}
+	withdrawn = runners[slot].generation == generation && !runners[slot].committed &&
+		(runners[slot].state == RUNNER_STARTING || runners[slot].state == RUNNER_RUNNING);
+	if (withdrawn)
+		tell_to_end(&runners[slot]);
 	LWLockRelease(&shared->lock);
 	return withdrawn;
 }
@@ -996,14 +1012,8 @@ worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *
 		clip(runner->message, message, sizeof(runner->message));
 		database = runner->task.database;
 	}
-	for (int i = 0; i < shared->nsupervisors && OidIsValid(database); i++)
-	{
-		if (is_supervising(&shared->supervisors[i], database))
-		{
-			supervised = true;
-			wake_supervisor(&shared->supervisors[i]);
-		}
-	}
+	if (OidIsValid(database))
+		supervised = nudge_supervisor(database);
 	/* then it is the launcher that frees the slot; or it waits for the place */
 	if (!supervised || shared->starving)
 		wake(shared->launcher_pid, shared->launcher_procno);
