@@ -30,7 +30,7 @@ CREATE TABLE revenant.task (
 	requests_void pg_catalog.int8 NOT NULL,
 	CONSTRAINT task_pkey PRIMARY KEY (name)
 );
-COMMENT ON TABLE revenant.task IS 'tasks as they were created; written by the functions of revenant only';
+COMMENT ON TABLE revenant.task IS 'tasks as they were created or altered; written by the functions of revenant only';
 REVOKE ALL ON TABLE revenant.task FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('revenant.task', '');
 
