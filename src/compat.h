@@ -60,6 +60,13 @@ typedef RTEPermissionInfo CompatPermInfo;
 #define compat_perminfo_usable(info) true
 #endif
 
+/* 16: input functions learned to report an error without raising it */
+#if PG_VERSION_NUM < 160000
+#define compat_qualified_name_list(text) stringToQualifiedNameList(text)
+#else
+#define compat_qualified_name_list(text) stringToQualifiedNameList(text, NULL)
+#endif
+
 /* 16: SHM_QUEUE became dlist */
 #if PG_VERSION_NUM < 160000
 #define COMPAT_FOREACH_PROCLOCK(proclock, proc, partition) \

@@ -9,6 +9,7 @@
 
 #define DIGEST_BYTES 16
 
+extern void digest_bytes(const void *data, Size size, uint8 *digest);
 extern void digest_name(Oid instance, const char *name, uint8 *digest);
 
 #endif							/* REVENANT_DIGEST_H */

@@ -33,10 +33,12 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "entity_type.h"
 #include "extension.h"
 #include "fence.h"
 #include "guc.h"
 #include "lease_row.h"
+#include "request.h"
 #include "shmem.h"
 #include "task.h"
 #include "worker.h"
@@ -59,7 +61,8 @@ static void
 on_relation_change(Datum arg, Oid relation)
 {
 	if (relation == InvalidOid || relation == cache.lease || relation == cache.task ||
-		relation == cache.task_state || relation == cache.task_run)
+		relation == cache.task_state || relation == cache.task_run || relation == cache.entity_type ||
+		relation == cache.request[0] || relation == cache.request[1])
 		cache_valid = false;
 }
 
@@ -167,13 +170,26 @@ extension_find(void)
 	cache.task_run = member_relation("task_run");
 	cache.task_run_pkey = index_of(cache.task_run, "task_run_pkey");
 	cache.task_run_number = member_relation("_task_run_number");
+	cache.entity_type = member_relation("entity_type");
+	cache.entity_type_pkey = index_of(cache.entity_type, "entity_type_pkey");
+	for (int half = 0; half < 2; half++)
+	{
+		cache.request[half] = member_relation(half == 0 ? "_request_0" : "_request_1");
+		cache.request_pkey[half] = index_of(cache.request[half], half == 0 ? "_request_0_pkey" : "_request_1_pkey");
+	}
+	cache.request_half = member_relation("_request_half");
+	cache.reply_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("reply"), ObjectIdGetDatum(cache.schema));
+	cache.history_function = function_oid("_keep_history", 0, NULL);
 	cache.differs = !has_columns(cache.lease, LEASE_ROW_COLUMNS) || !has_columns(cache.task, TASK_COLUMNS) ||
-		!has_columns(cache.task_state, STATE_COLUMNS) || !has_columns(cache.task_run, RUN_COLUMNS);
+		!has_columns(cache.task_state, STATE_COLUMNS) || !has_columns(cache.task_run, RUN_COLUMNS) ||
+		!has_columns(cache.entity_type, ENTITY_TYPE_COLUMNS) || !has_columns(cache.request[0], REQUEST_COLUMNS) ||
+		!has_columns(cache.request[1], REQUEST_COLUMNS);
 	cache.guard_function = function_oid("_guard", 0, NULL);
 	cache.admin_function = function_oid("advance_tokens", 1, bigint_arg);
 	/* while its script runs some of it is still missing */
 	if (!OidIsValid(cache.admin_function) || !OidIsValid(cache.guard_function) ||
-		!OidIsValid(cache.task_state_pkey) || !OidIsValid(cache.task_run_pkey) || !OidIsValid(cache.lease_pkey))
+		!OidIsValid(cache.task_state_pkey) || !OidIsValid(cache.task_run_pkey) || !OidIsValid(cache.lease_pkey) ||
+		!OidIsValid(cache.entity_type_pkey) || !OidIsValid(cache.request_half) || !OidIsValid(cache.history_function))
 		cache_valid = false;
 	return &cache;
 }

@@ -31,7 +31,14 @@ typedef struct Extension
 	Oid			task_run;
 	Oid			task_run_pkey;
 	Oid			task_run_number;	/* a sequence */
+	Oid			entity_type;
+	Oid			entity_type_pkey;
+	Oid			request[2];		/* the halves of what was answered, their keys, and which one is written */
+	Oid			request_pkey[2];
+	Oid			request_half;	/* a sequence */
+	Oid			reply_type;		/* revenant.reply */
 	Oid			guard_function; /* revenant._guard() */
+	Oid			history_function;	/* revenant._keep_history() */
 	Oid			admin_function; /* EXECUTE on it makes an admin */
 	bool		differs;		/* its tables are not those that this library knows */
 } Extension;

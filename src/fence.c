@@ -51,6 +51,7 @@
 #include "fence.h"
 #include "fence_state.h"
 #include "locktag.h"
+#include "row.h"
 #include "shmem.h"
 #include "stat.h"
 #include "token.h"
@@ -181,19 +182,7 @@ is_entered(DatabaseState *state, int64 dump)
 static int64
 dump_row(const Extension *extension)
 {
-	Relation	rel = relation_open(extension->token_dump, AccessShareLock);
-	Buffer		buffer = ReadBuffer(rel, 0);
-	HeapTupleHeader tuple;
-	Form_pg_sequence_data row;
-	int64		value;
-
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	tuple = (HeapTupleHeader) PageGetItem(BufferGetPage(buffer), PageGetItemId(BufferGetPage(buffer), FirstOffsetNumber));
-	row = (Form_pg_sequence_data) ((char *) tuple + tuple->t_hoff);
-	value = row->is_called ? row->last_value : 0;
-	UnlockReleaseBuffer(buffer);
-	relation_close(rel, AccessShareLock);
-	return value;
+	return row_sequence_value(extension->token_dump);
 }
 
 static void

@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 
 #include "ddl.h"
+#include "entity_type.h"
 #include "events.h"
 #include "extension.h"
 #include "guard.h"
@@ -18,6 +19,7 @@
 #include "launcher.h"
 #include "lease_xact.h"
 #include "shmem.h"
+#include "snapshot.h"
 #include "task_change.h"
 
 PG_MODULE_MAGIC;
@@ -40,6 +42,8 @@ _PG_init(void)
 	lease_xact_install_callbacks();
 	guard_install_hooks();
 	task_install_callbacks();
+	snapshot_install_callbacks();
+	entity_type_install_callbacks();
 	ddl_install_hooks();
 	launcher_register();
 }

@@ -20,6 +20,8 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_collation.h"
+#include "commands/sequence.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -154,6 +156,16 @@ row_find_number(Relation rel, Oid index, int64 key)
 	return find(rel, index, &scankey);
 }
 
+/* The same where the key is a uuid. */
+HeapTuple
+row_find_uuid(Relation rel, Oid index, const pg_uuid_t *key)
+{
+	ScanKeyData scankey;
+
+	ScanKeyInit(&scankey, 1, BTEqualStrategyNumber, F_UUID_EQ, UUIDPGetDatum(key));
+	return find(rel, index, &scankey);
+}
+
 /* Writes a new row. Raises 23505 if the key is there: callers look before. */
 void
 row_insert(Relation rel, Datum *values, bool *nulls)
@@ -227,6 +239,25 @@ row_delete(Relation rel, HeapTuple old)
 	result = table_tuple_delete(rel, &old->t_self, GetCurrentCommandId(true), SnapshotAny,
 								InvalidSnapshot, true, &failure, false);
 	return result == TM_Ok;
+}
+
+/* The value of a sequence of ours as it is now, without a privilege; 0: none was drawn yet. */
+int64
+row_sequence_value(Oid sequence)
+{
+	Relation	rel = relation_open(sequence, AccessShareLock);
+	Buffer		buffer = ReadBuffer(rel, 0);
+	HeapTupleHeader tuple;
+	Form_pg_sequence_data row;
+	int64		value;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	tuple = (HeapTupleHeader) PageGetItem(BufferGetPage(buffer), PageGetItemId(BufferGetPage(buffer), FirstOffsetNumber));
+	row = (Form_pg_sequence_data) ((char *) tuple + tuple->t_hoff);
+	value = row->is_called ? row->last_value : 0;
+	UnlockReleaseBuffer(buffer);
+	relation_close(rel, AccessShareLock);
+	return value;
 }
 
 /* Calls `visit` for each row as it is now, in no order. The tuple is valid during the call only. */

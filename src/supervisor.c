@@ -1046,7 +1046,10 @@ tick(void)
 	if (guc_enabled && !following)
 		upkeep_leases();
 	if (!following)
+	{
 		upkeep_history();
+		upkeep_requests();
+	}
 	if (guc_notify && !following)
 		upkeep_notifications();
 }

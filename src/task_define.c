@@ -28,15 +28,14 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
-#include "utils/numeric.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
 #include "compat.h"
 #include "extension.h"
+#include "field.h"
 #include "lease.h"
 #include "row.h"
 #include "task.h"
@@ -44,24 +43,7 @@
 #include "task_define.h"
 #include "zone.h"
 
-typedef enum FieldType
-{
-	FIELD_TEXT,
-	FIELD_INT,
-	FIELD_INTERVAL,
-	FIELD_BOOL,
-	FIELD_JSON
-} FieldType;
-
-/* What of a task is its owner's to say: the arguments of create_task behind the name, in their order. */
-typedef struct Field
-{
-	const char *name;
-	int			attribute;		/* of revenant.task */
-	FieldType	type;
-	bool		anew;			/* a change of it is another thing to run, or another time */
-} Field;
-
+/* What of a task is its owner's to say: the arguments of create_task behind the name, in their order. `anew`: another thing to run, or another time. */
 static const Field fields[] = {
 	{"command", ATT_TASK_COMMAND, FIELD_TEXT, true},
 	{"schedule", ATT_TASK_SCHEDULE, FIELD_TEXT, true},
@@ -80,6 +62,14 @@ static const Field fields[] = {
 	{"settings", ATT_TASK_SETTINGS, FIELD_JSON, true},
 	{"enabled", ATT_TASK_ENABLED, FIELD_BOOL, false},
 	{"metadata", ATT_TASK_METADATA, FIELD_JSON, false},
+};
+
+static const FieldSet task_fields = {
+	.noun = "a task",
+	.key = "name",
+	.example = "{\"schedule\": \"5 min\", \"timeout\": null}",
+	.fields = fields,
+	.count = lengthof(fields)
 };
 
 /* What a row is to say. Arrays have a place for each column of revenant.task. */
@@ -439,118 +429,6 @@ SQL_FUNCTION(revenant_create_task)
 
 /* ---------------------------------------------------------------- alter_task */
 
-/* Raises 22023: what a field is given is not of its type. */
-compat_noreturn static void
-complain_of_type(const Field *field, const char *wanted)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid value for \"%s\" of a task", field->name),
-			 errdetail("It must be %s.", wanted)));
-}
-
-/* A value of JSON, not null, as the column has it. Raises 22003, 22007, 22023. */
-static Datum
-datum_of(const Field *field, JsonbValue *value)
-{
-	char	   *text = NULL;
-
-	if (value->type == jbvString)
-		text = pnstrdup(value->val.string.val, value->val.string.len);
-	switch (field->type)
-	{
-		case FIELD_TEXT:
-			if (text == NULL)
-				complain_of_type(field, "a string or null");
-			return CStringGetTextDatum(text);
-		case FIELD_INT:
-			if (value->type == jbvNumeric)
-				text = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
-			if (value->type != jbvNumeric || strspn(text, "-0123456789") != strlen(text))
-				complain_of_type(field, "a whole number");
-			return DirectFunctionCall1(int4in, CStringGetDatum(text));
-		case FIELD_INTERVAL:
-			if (text == NULL)
-				complain_of_type(field, "an interval in a string, such as \"1 min\"");
-			return DirectFunctionCall3(interval_in, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
-		case FIELD_BOOL:
-			if (value->type != jbvBool)
-				complain_of_type(field, "true or false");
-			return BoolGetDatum(value->val.boolean);
-		case FIELD_JSON:
-			return JsonbPGetDatum(JsonbValueToJsonb(value));
-	}
-	return (Datum) 0;			/* not reached */
-}
-
-/* The field with this name, or 22023. */
-static const Field *
-find_field(const char *name)
-{
-	StringInfoData all;
-
-	initStringInfo(&all);
-	for (int i = 0; i < (int) lengthof(fields); i++)
-	{
-		if (strcmp(fields[i].name, name) == 0)
-			return &fields[i];
-		appendStringInfo(&all, "%s%s", i == 0 ? "" : ", ", fields[i].name);
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 strcmp(name, "name") == 0 ?
-			 errmsg("a task cannot be renamed") :
-			 errmsg("a task has no \"%s\"", name),
-			 errhint("What can be altered: %s.", all.data)));
-	return NULL;				/* not reached */
-}
-
-/* Puts what the object says into a draft, marked as changed. Raises 22003, 22007, 22023. */
-static void
-read_changes(Jsonb *changes, TaskDraft *draft)
-{
-	JsonbIterator *iterator = JsonbIteratorInit(&changes->root);
-	JsonbIteratorToken token;
-	JsonbValue	item;
-	const Field *field = NULL;
-
-	if (!JB_ROOT_IS_OBJECT(changes))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("changes of a task must be a JSON object"),
-				 errhint("Such as {\"schedule\": \"5 min\", \"timeout\": null}.")));
-	while ((token = JsonbIteratorNext(&iterator, &item, true)) != WJB_DONE)
-	{
-		if (token == WJB_KEY)
-			field = find_field(pnstrdup(item.val.string.val, item.val.string.len));
-		if (token != WJB_VALUE || field == NULL)
-			continue;
-		if (item.type != jbvNull)
-			set(draft, field->attribute, datum_of(field, &item));
-		else
-			draft->nulls[field->attribute - 1] = draft->changed[field->attribute - 1] = true;
-	}
-}
-
-static bool
-is_same(const Field *field, Datum a, Datum b)
-{
-	switch (field->type)
-	{
-		case FIELD_TEXT:
-			return strcmp(TextDatumGetCString(a), TextDatumGetCString(b)) == 0;
-		case FIELD_INT:
-			return DatumGetInt32(a) == DatumGetInt32(b);
-		case FIELD_INTERVAL:
-			return memcmp(DatumGetIntervalP(a), DatumGetIntervalP(b), sizeof(Interval)) == 0;
-		case FIELD_BOOL:
-			return DatumGetBool(a) == DatumGetBool(b);
-		case FIELD_JSON:
-			return compareJsonbContainers(&DatumGetJsonbP(a)->root, &DatumGetJsonbP(b)->root) == 0;
-	}
-	return false;				/* not reached */
-}
-
 /* Completes a draft by the row that it changes: what it repeats is no change. */
 static void
 complete_draft(const TaskChange *change, TaskDraft *draft)
@@ -564,7 +442,7 @@ complete_draft(const TaskChange *change, TaskDraft *draft)
 		int			column = fields[i].attribute - 1;
 
 		if (draft->changed[column] && draft->nulls[column] == nulls[column] &&
-			(nulls[column] || is_same(&fields[i], draft->values[column], values[column])))
+			(nulls[column] || field_is_same(&fields[i], draft->values[column], values[column])))
 			draft->changed[column] = false;
 		/* the same name may be another role by now: then it is a change */
 		if (fields[i].attribute == ATT_TASK_RUN_AS && !nulls[column] && !draft->changed[column] && draft->values[column] != 0)
@@ -610,7 +488,7 @@ SQL_FUNCTION(revenant_alter_task)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("changes of a task must not be null")));
-	read_changes(PG_GETARG_JSONB_P(1), &draft);
+	field_read_changes(&task_fields, PG_GETARG_JSONB_P(1), (FieldDraft) {draft.values, draft.nulls, draft.changed});
 	fill_in_role(&draft);
 
 	task_begin_change(fcinfo, "alter_task", &change);

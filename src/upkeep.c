@@ -2,7 +2,7 @@
  *
  * upkeep.c
  *	  What a supervisor does in each tick beside its tasks: lapsed leases, the
- *	  length of the history, notifications.
+ *	  length of the history, old requests, notifications.
  *
  * A little each time, since tasks go on meanwhile.
  *
@@ -19,6 +19,7 @@
 #include "extension.h"
 #include "guc.h"
 #include "lease.h"
+#include "request.h"
 #include "task_run.h"
 #include "tick.h"
 #include "upkeep.h"
@@ -29,6 +30,7 @@
 #define SWEEP_SLICE_US (50 * US_PER_MS)
 #define SWEEP_PAUSE_US (10 * US_PER_MS)
 #define PRUNE_BATCH 1000
+#define ROTATE_EVERY_US (60 * US_PER_S)
 
 static int64 swept_us = 0;
 static int64 purged_us = 0;
@@ -127,6 +129,24 @@ upkeep_history(void)
 		history_pruned_us = clock_now_us();
 	else
 		tick_at_most(SWEEP_PAUSE_US);
+}
+
+static void
+rotate_requests(void *arg)
+{
+	request_rotate();
+}
+
+/* Has the answers to requests that are old enough forgotten: looks now and then. */
+void
+upkeep_requests(void)
+{
+	static int64 looked_us = 0;
+
+	if (looked_us != 0 && clock_now_us() - looked_us < ROTATE_EVERY_US)
+		return;
+	looked_us = clock_now_us();
+	(void) tick_step("forget old requests", rotate_requests, NULL);
 }
 
 static void

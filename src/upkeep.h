@@ -9,6 +9,7 @@
 
 extern void upkeep_leases(void);
 extern void upkeep_history(void);
+extern void upkeep_requests(void);
 extern void upkeep_notifications(void);
 
 #endif							/* REVENANT_UPKEEP_H */

@@ -1,0 +1,581 @@
+/*-------------------------------------------------------------------------
+ *
+ * entity.c
+ *	  A call of an entity: one message, its handler, the new state.
+ *
+ * Everything happens in the caller's transaction and as the caller:
+ *
+ *		find the type			and check that its handler may be executed
+ *		lock the entity			its row; what has no row yet, by a lock of ours
+ *		bring its state			to the type's vsn, step by step; or the first state
+ *		run the handler
+ *		write					the next version, if the state is another one
+ *
+ * So a call is over when the transaction is: committed together with all that
+ * the handler wrote, or gone with it.
+ *
+ * NOTES
+ *	  The first calls of an entity exclude each other by a lock of ours (E), since
+ *	  there is no row to lock. It is given back as soon as the row is written, where
+ *	  those who come then can see that row before it is committed; a transaction may create
+ *	  any number of entities. With statements (snapshot_row.c) they cannot, and E
+ *	  stays to the end of the transaction.
+ *
+ *	  The idea: a durable GenServer of OTP's, whose process is the row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/objectaccess.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/lock.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/typcache.h"
+
+#include "compat.h"
+#include "debug.h"
+#include "digest.h"
+#include "entity.h"
+#include "entity_call.h"
+#include "entity_type.h"
+#include "error.h"
+#include "extension.h"
+#include "locktag.h"
+#include "receipt.h"
+#include "request.h"
+#include "snapshot.h"
+
+/* How many entities a transaction creates at most where each keeps its lock */
+#define CREATIONS_MAX 1000
+
+/* The handlers that run in this process, the innermost first */
+typedef struct Running
+{
+	const char *type;
+	const char *id;
+	const EntityMessage *message;
+	struct Running *outer;
+} Running;
+
+static Running *running = NULL;
+
+/* Creations of this transaction whose locks stay; counted anew in each */
+static int	creations = 0;
+static LocalTransactionId creations_in = InvalidLocalTransactionId;
+
+/* ---------------------------------------------------------------- arguments */
+
+/* Checks the name of a type and the id of an entity; 22004, 22023. */
+void
+entity_check_name(const char *type, const char *id)
+{
+	if (type == NULL || id == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s of an entity must not be null", type == NULL ? "type" : "id")));
+	if (type[0] == '\0' || strlen(type) > ENTITY_TYPE_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the name of an entity type must have 1 to %d bytes", ENTITY_TYPE_MAX)));
+	if (id[0] == '\0' || strlen(id) > ENTITY_ID_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the id of an entity must have 1 to %d bytes", ENTITY_ID_MAX)));
+}
+
+/* Raises 42704 unless there is such a type. */
+void
+entity_require_type(const char *type)
+{
+	(void) entity_type_get(type);
+}
+
+/* The message that the innermost handler of this process was given, or NULL. */
+const EntityMessage *
+entity_current_message(void)
+{
+	return running != NULL ? running->message : NULL;
+}
+
+/* ---------------------------------------------------------------- locks */
+
+static LOCKTAG
+entity_lock_tag(const EntityType *type, const char *id)
+{
+	uint8		digest[DIGEST_BYTES];
+	uint64		key;
+
+	digest_name(type->snapshots, id, digest);
+	memcpy(&key, digest, sizeof(key));
+	return locktag_make(LOCK_OTHER, MyDatabaseId, key, LOCK_OTHER_ENTITY);
+}
+
+/* Takes E of an entity, to the end of the transaction unless it is given back. 55P03, 40P01; 54000. */
+static void
+lock_creation(const EntityAccess *entity)
+{
+	LOCKTAG		tag = entity_lock_tag(entity->type, entity->id);
+
+	if (creations_in != compat_proc_lxid(MyProc))
+		creations = 0;
+	creations_in = compat_proc_lxid(MyProc);
+	if (!entity->snapshots.plain && creations >= CREATIONS_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a transaction cannot create more than %d entities in table \"%s\"", CREATIONS_MAX,
+						get_rel_name(entity->type->snapshots)),
+				 errdetail("Where a table has row security, triggers, rules or partitions, each new entity takes a lock to the end of the transaction."),
+				 errhint("Use several transactions.")));
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	if (!entity->snapshots.plain)
+		creations++;
+}
+
+static void
+unlock_creation(const EntityAccess *entity)
+{
+	LOCKTAG		tag = entity_lock_tag(entity->type, entity->id);
+
+	(void) LockRelease(&tag, ExclusiveLock, false);
+}
+
+/*
+ * Opens the table of a type and locks the row of an entity, if it has one; else, if
+ * it is to be made (`create`), E of it. Raises what snapshot_lock() does, 42P01, and 54000.
+ */
+void
+entity_open(EntityAccess *entity, const EntityType *type, const char *id, bool create)
+{
+	entity->type = type;
+	entity->id = id;
+	entity->creating = false;
+	if (!OidIsValid(type->snapshots))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("the table of entity type \"%s\" does not exist", type->name),
+				 errhint("alter_entity_type() can give it another one.")));
+	snapshot_open(type->snapshots, RowExclusiveLock, &entity->snapshots);
+	DEBUG_POINT("entity-before-lock");
+	for (;;)
+	{
+		snapshot_lock(&entity->snapshots, id, &entity->row);
+		if (entity->row.exists || !create || entity->creating)
+			break;
+		lock_creation(entity);
+		entity->creating = true;
+		/* somebody may have made it just before that: look again, and for what is not committed yet, too */
+		if (entity->snapshots.plain)
+			(void) snapshot_wait_for_insert(&entity->snapshots, id);
+	}
+	if (entity->creating && entity->row.exists)
+		entity_close_creation(entity);
+}
+
+/* Gives E back where it need not stay. */
+void
+entity_close_creation(EntityAccess *entity)
+{
+	if (entity->creating && entity->snapshots.plain)
+		unlock_creation(entity);
+	entity->creating = false;
+}
+
+/* ---------------------------------------------------------------- functions of the user's */
+
+/* Raises 42883 where a function that a type names is not there any more; 42501. */
+static Oid
+require_routine(const EntityType *type, EntityRoutine which)
+{
+	Oid			function = type->routines[which];
+
+	if (!OidIsValid(function))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("function \"%s\" of entity type \"%s\" does not exist", type->routine_names[which], type->name),
+				 errdetail("It was dropped, or has other arguments or another result now."),
+				 errhint("Create it again, or name another one with alter_entity_type().")));
+	if (compat_function_aclcheck(function, GetUserId()) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FUNCTION, get_func_name(function));
+	InvokeFunctionExecuteHook(function);
+	return function;
+}
+
+/* Calls a function of the user's with a snapshot of its own. */
+static Datum
+call_function(const EntityType *type, EntityRoutine which, const NullableDatum *args, int nargs, bool *isnull)
+{
+	LOCAL_FCINFO(fcinfo, 3);
+	FmgrInfo	function;
+	PgStat_FunctionCallUsage usage;
+	Datum		result = (Datum) 0;
+
+	fmgr_info(require_routine(type, which), &function);
+	InitFunctionCallInfoData(*fcinfo, &function, nargs, InvalidOid, NULL, NULL);
+	*isnull = false;
+	for (int i = 0; i < nargs; i++)
+	{
+		fcinfo->args[i] = args[i];
+		*isnull |= args[i].isnull && function.fn_strict;
+	}
+	if (*isnull)
+		return result;			/* a strict function says null to null, without being called */
+	PushActiveSnapshot(GetTransactionSnapshot());
+	pgstat_init_function_usage(fcinfo, &usage);
+	result = FunctionCallInvoke(fcinfo);
+	pgstat_end_function_usage(&usage, true);
+	*isnull = fcinfo->isnull;
+	PopActiveSnapshot();
+	return result;
+}
+
+static NullableDatum
+text_arg(const char *text)
+{
+	return (NullableDatum) {.value = text ? CStringGetTextDatum(text) : (Datum) 0,.isnull = text == NULL};
+}
+
+static NullableDatum
+jsonb_arg(const Jsonb *json)
+{
+	return (NullableDatum) {.value = PointerGetDatum(json),.isnull = json == NULL};
+}
+
+/* The state of an entity that is called for the first time, or after it was deleted. */
+static Jsonb *
+first_state(const EntityType *type, const char *id)
+{
+	NullableDatum arg = text_arg(id);
+	bool		isnull;
+	Datum		state;
+
+	if (type->routine_names[ROUTINE_INITIALIZER] == NULL)
+		return type->initial_state;
+	state = call_function(type, ROUTINE_INITIALIZER, &arg, 1, &isnull);
+	return isnull ? NULL : DatumGetJsonbPCopy(state);
+}
+
+/* Raises RV006: why a snapshot cannot be brought to its type's vsn. */
+compat_noreturn static void
+complain_of_upgrade(const EntityType *type, const char *id, int32 vsn, const char *detail, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_RV_UPGRADE_FAILED),
+			 errmsg("entity \"%s\" of type \"%s\" cannot be upgraded from vsn %d to %d", id, type->name, vsn, type->vsn),
+			 errdetail_internal("%s", detail),
+			 errhint("%s", hint)));
+}
+
+/* One step, from `vsn` to the next one. */
+static Jsonb *
+upgrade_step(const EntityType *type, const char *id, int32 vsn, const Jsonb *state)
+{
+	MemoryContext context = CurrentMemoryContext;
+	NullableDatum args[] = {{.value = Int32GetDatum(vsn),.isnull = false}, jsonb_arg(state)};
+	Jsonb	   *volatile result = NULL;
+	bool		isnull;
+
+	PG_TRY();
+	{
+		Datum		value = call_function(type, ROUTINE_UPGRADE, args, lengthof(args), &isnull);
+
+		result = isnull ? NULL : DatumGetJsonbPCopy(value);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		/* what cancels the call is not a fault of the step's */
+		if (geterrcode() == ERRCODE_QUERY_CANCELED || ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_OPERATOR_INTERVENTION ||
+			ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_TRANSACTION_ROLLBACK)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		complain_of_upgrade(type, id, vsn, psprintf("Step %d failed: %s", vsn, error->message ? error->message : "?"),
+							"Mend the upgrade function; nothing was written.");
+	}
+	PG_END_TRY();
+	if (result == NULL)
+		complain_of_upgrade(type, id, vsn, psprintf("Step %d returned null.", vsn),
+							"An upgrade function returns the state of the next vsn.");
+	return result;
+}
+
+/* A state at the type's vsn. Raises RV006. */
+Jsonb *
+entity_upgrade_state(const EntityType *type, const char *id, int32 vsn, Jsonb *state)
+{
+	if (vsn > type->vsn)
+		complain_of_upgrade(type, id, vsn, "The snapshot is newer than its type.",
+							"Was the type altered back? alter_entity_type() sets its vsn and its upgrade function.");
+	if (vsn < type->vsn && type->routine_names[ROUTINE_UPGRADE] == NULL)
+		complain_of_upgrade(type, id, vsn, "The type has no upgrade function.",
+							"Give it one with alter_entity_type(): (old_vsn integer, state jsonb) RETURNS jsonb.");
+	for (int32 step = vsn; step < type->vsn; step++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		state = upgrade_step(type, id, step, state);
+	}
+	return state;
+}
+
+/* Tells the terminator, if the type has one. */
+void
+entity_terminate(const EntityType *type, const char *id, const Jsonb *state, const char *reason)
+{
+	NullableDatum args[] = {text_arg(id), jsonb_arg(state), text_arg(reason)};
+	bool		isnull;
+
+	if (type->routine_names[ROUTINE_TERMINATOR] != NULL)
+		(void) call_function(type, ROUTINE_TERMINATOR, args, lengthof(args), &isnull);
+}
+
+/* What a handler answered */
+typedef struct Reply
+{
+	Jsonb	   *reply;			/* or NULL */
+	Jsonb	   *state;			/* NULL: unchanged */
+	char	   *stop;			/* NULL: it goes on */
+} Reply;
+
+static void
+read_reply(Datum composite, Reply *reply)
+{
+	HeapTupleHeader header = DatumGetHeapTupleHeader(composite);
+	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header), HeapTupleHeaderGetTypMod(header));
+	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header),.t_data = header};
+	Datum		values[3];
+	bool		nulls[3];
+
+	ItemPointerSetInvalid(&tuple.t_self);
+	if (desc->natts != 3)
+		elog(ERROR, "a handler's reply has %d columns", desc->natts);
+	heap_deform_tuple(&tuple, desc, values, nulls);
+	ReleaseTupleDesc(desc);
+	reply->reply = nulls[0] ? NULL : DatumGetJsonbPCopy(values[0]);
+	reply->state = nulls[1] ? NULL : DatumGetJsonbPCopy(values[1]);
+	reply->stop = nulls[2] ? NULL : TextDatumGetCString(values[2]);
+}
+
+/* Raises 55006 when the handler of this entity is running already, further out. */
+void
+entity_refuse_reentry(const char *type, const char *id)
+{
+	for (const Running *call = running; call != NULL; call = call->outer)
+	{
+		if (strcmp(call->type, type) == 0 && strcmp(call->id, id) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("entity \"%s\" of type \"%s\" is in the middle of a call", id, type),
+					 errdetail("A handler cannot call its own entity, not even through another one."),
+					 errhint("Use send(), which is delivered after this transaction.")));
+	}
+}
+
+/* Runs the handler. */
+static void
+handle(const EntityType *type, const char *id, const Jsonb *state, const EntityMessage *message, Reply *reply)
+{
+	NullableDatum args[] = {text_arg(id), jsonb_arg(state), jsonb_arg(message->message)};
+	Running		me = {.type = type->name,.id = id,.message = message,.outer = running};
+	volatile bool isnull = false;
+	volatile Datum result = (Datum) 0;
+
+	running = &me;
+	PG_TRY();
+	{
+		bool		null;
+
+		result = call_function(type, ROUTINE_HANDLER, args, lengthof(args), &null);
+		isnull = null;
+	}
+	PG_FINALLY();
+	{
+		running = me.outer;
+	}
+	PG_END_TRY();
+	memset(reply, 0, sizeof(*reply));
+	if (!isnull)
+		read_reply(result, reply);
+}
+
+/* ---------------------------------------------------------------- write */
+
+/* Raises RV003: the row is not the one that was locked. */
+compat_noreturn static void
+complain_of_conflict(const EntityAccess *entity)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_RV_VERSION_CONFLICT),
+			 errmsg("entity \"%s\" of type \"%s\" was written by somebody else during the call", entity->id, entity->type->name),
+			 entity->row.exists ?
+			 errdetail("Its row in table \"%s\" is not version " INT64_FORMAT " as it was loaded.",
+					   get_rel_name(entity->type->snapshots), entity->row.version) :
+			 errdetail("A row for it appeared in table \"%s\".", get_rel_name(entity->type->snapshots)),
+			 errhint("Call it again. Leave writing the table to revenant.")));
+}
+
+/*
+ * Writes the next version of an entity that entity_open() gave: `state` (NULL: a
+ * tombstone). Returns the version. The commit is flushed, whatever synchronous_commit says. Raises RV003.
+ */
+int64
+entity_write(EntityAccess *entity, Jsonb *state)
+{
+	SnapshotRow next = {.vsn = entity->type->vsn,.state = state,.deleted = state == NULL};
+	bool		wrote;
+
+	snapshot_next(&entity->row, &next);
+	wrote = entity->row.exists ? snapshot_update(&entity->snapshots, entity->id, &entity->row, &next) :
+		snapshot_insert(&entity->snapshots, entity->id, &next);
+	if (!wrote)
+		complain_of_conflict(entity);
+	ForceSyncCommit();
+	return next.version;
+}
+
+/* Whether a state is what the row says already. */
+static bool
+is_unchanged(const EntityAccess *entity, const Jsonb *state)
+{
+	const SnapshotRow *row = &entity->row;
+
+	return row->exists && !row->deleted && row->vsn == entity->type->vsn && row->state != NULL &&
+		VARSIZE(row->state) == VARSIZE(state) && memcmp(row->state, state, VARSIZE(state)) == 0;
+}
+
+/* ---------------------------------------------------------------- call */
+
+/* What became of a call, for receipt() and whoever repeats it */
+static void
+note_receipt(const EntityAccess *entity, int64 version, bool wrote)
+{
+	Receipt		receipt = {.version = version,.durable = true};
+
+	strlcpy(receipt.type, entity->type->name, sizeof(receipt.type));
+	strlcpy(receipt.id, entity->id, sizeof(receipt.id));
+	if (wrote)
+	{
+		receipt.xid = U64FromFullTransactionId(GetTopFullTransactionId());
+		receipt.lsn = GetXLogInsertRecPtr();
+		receipt.timeline = GetWALInsertionTimeLine();
+	}
+	receipt_set(&receipt);
+}
+
+/* The first answer again. */
+static Jsonb *
+answer_again(const Request *request, const RequestReply *answer)
+{
+	Receipt		receipt = {.version = answer->number,.durable = true,.xid = answer->xid,.lsn = answer->lsn,.timeline = answer->timeline};
+
+	strlcpy(receipt.type, request->type, sizeof(receipt.type));
+	strlcpy(receipt.id, request->id, sizeof(receipt.id));
+	receipt_set(&receipt);
+	return answer->reply;
+}
+
+/* Writes down the answer to a request. */
+static void
+note_request(const Request *request, const Jsonb *reply, int64 version)
+{
+	RequestReply answer = {
+		.reply = unconstify(Jsonb *, reply),.number = version,.xid = U64FromFullTransactionId(GetTopFullTransactionId()),
+		.timeline = GetWALInsertionTimeLine()
+	};
+
+	answer.lsn = GetXLogInsertRecPtr();
+	request_note(request, &answer);
+	ForceSyncCommit();
+}
+
+/*
+ * Runs one message on an entity, in this transaction and as the current user:
+ * what becomes of it is the transaction's fate. With a request it is answered once.
+ * Returns the reply, or NULL. Raises 42704, 42883, 42501, 42P01, 55006, 55P03, RV003, RV006,
+ * and whatever the handler raises. Takes the table's RowExclusiveLock, then the lock of the
+ * entity's row, or E.
+ */
+Jsonb *
+entity_call(const char *type_name, const char *id, const EntityMessage *message, const Request *request)
+{
+	const EntityType *type = entity_type_get(type_name);
+	EntityAccess entity;
+	RequestReply answer;
+	Jsonb	   *state;
+	Reply		reply;
+	int64		version;
+	bool		wrote = false;
+
+	entity_refuse_reentry(type_name, id);
+	if (request != NULL && request_find(request, &answer))
+		return answer_again(request, &answer);
+	(void) require_routine(type, ROUTINE_HANDLER);
+	entity_open(&entity, type, id, true);
+	/* a snapshot that is newer than the type was written by one that this process has not heard of yet */
+	if (entity.row.exists && entity.row.vsn > type->vsn)
+		AcceptInvalidationMessages();
+	/* the locks may have let in a change of the type, too */
+	entity.type = type = entity_type_get(type_name);
+	if (type->snapshots != entity.snapshots.table->oid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("entity type \"%s\" was given another table", type_name),
+				 errhint("Try again.")));
+	if (request != NULL && request_find(request, &answer))
+	{
+		entity_close(&entity);
+		return answer_again(request, &answer);
+	}
+	DEBUG_POINT("entity-locked");
+
+	if (!entity.row.exists || entity.row.deleted)
+		state = first_state(type, id);
+	else
+		state = entity_upgrade_state(type, id, entity.row.vsn, entity.row.state);
+	handle(type, id, state, message, &reply);
+	DEBUG_POINT("entity-handled");
+
+	version = entity.row.version;
+	if (reply.state != NULL && !is_unchanged(&entity, reply.state))
+	{
+		version = entity_write(&entity, reply.state);
+		wrote = true;
+	}
+	if (reply.stop != NULL)
+		entity_terminate(type, id, reply.state != NULL ? reply.state : state, reply.stop);
+	note_receipt(&entity, version, wrote);
+	if (request != NULL)
+	{
+		note_request(request, reply.reply, version);
+		/* without a row it is E that keeps the same request out until this one is committed */
+		entity.creating &= wrote;
+	}
+	entity_close(&entity);
+	return reply.reply;
+}
+
+/* Closes what entity_open() gave; the locks stay, but for E of what is in its row now. */
+void
+entity_close(EntityAccess *entity)
+{
+	entity_close_creation(entity);
+	snapshot_close(&entity->snapshots);
+}
+
+/* Runs a message that was sent, as its sender, in the transaction that takes it from the queue. */
+void
+entity_deliver(const char *type, const char *id, const EntityMessage *message)
+{
+	(void) entity_call(type, id, message, NULL);
+}

@@ -1,0 +1,246 @@
+/*-------------------------------------------------------------------------
+ *
+ * entity_api.c
+ *	  The SQL functions about entities: their arguments, and what they answer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "debug.h"
+#include "entity.h"
+#include "entity_call.h"
+#include "extension.h"
+#include "row.h"
+#include "task.h"
+
+static char *
+text_argument(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(n));
+}
+
+/* The type and the id that the first two arguments name; 22004, 22023. */
+static void
+name_arguments(FunctionCallInfo fcinfo, char **type, char **id)
+{
+	*type = text_argument(fcinfo, 0);
+	*id = text_argument(fcinfo, 1);
+	entity_check_name(*type, *id);
+}
+
+/* Raises 25006 where nothing can be written. */
+static void
+require_writable(const char *function)
+{
+	PreventCommandDuringRecovery(function);
+	PreventCommandIfReadOnly(function);
+}
+
+/* The durability that a call asks for; 22023, 0A000. */
+static void
+check_durability(const char *text)
+{
+	Durability	durability;
+
+	if (text == NULL)
+		return;
+	if (!durability_parse(text, &durability))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for durability: \"%s\"", text),
+				 errdetail("It must be \"strict\", \"interval\" or \"on_stop\".")));
+}
+
+/*
+ * call(type, id, message, durability, request_id): runs the entity's handler on
+ * a message. A call that asks for less than its type's durability gets that. See entity_call().
+ */
+SQL_FUNCTION(revenant_call)
+{
+	EntityMessage message = {.kind = "call",.attempt = 1};
+	Request		request = {.verb = "call"};
+	char	   *type;
+	char	   *id;
+	Jsonb	   *reply;
+
+	require_writable("revenant.call()");
+	name_arguments(fcinfo, &type, &id);
+	if (!PG_ARGISNULL(2))
+		message.message = PG_GETARG_JSONB_P(2);
+	check_durability(text_argument(fcinfo, 3));
+	message.sender = GetUserNameFromId(GetUserId(), false);
+	request.type = type;
+	request.id = id;
+	request.message = message.message;
+	if (!PG_ARGISNULL(4))
+		request.request_id = PG_GETARG_UUID_P(4);
+	reply = entity_call(type, id, &message, request.request_id != NULL ? &request : NULL);
+	if (reply == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_JSONB_P(reply);
+}
+
+/* read_entity(type, id): its snapshot as it is kept, or null. Runs nothing, takes AccessShareLock on the table. Raises 42704, 42501. */
+SQL_FUNCTION(revenant_read_entity)
+{
+	const EntityType *type_known;
+	Snapshots	snapshots;
+	SnapshotRow row;
+	char	   *type;
+	char	   *id;
+
+	name_arguments(fcinfo, &type, &id);
+	type_known = entity_type_get(type);
+	snapshot_open(type_known->snapshots, AccessShareLock, &snapshots);
+	snapshot_read(&snapshots, id, &row);
+	snapshot_close(&snapshots);
+	if (!row.exists)
+		PG_RETURN_NULL();
+	return snapshot_datum(fcinfo, id, &row, false);
+}
+
+/* stop_entity(type, id, reason): false: it was not loaded. Raises 42704. */
+SQL_FUNCTION(revenant_stop_entity)
+{
+	char	   *type;
+	char	   *id;
+
+	require_writable("revenant.stop_entity()");
+	name_arguments(fcinfo, &type, &id);
+	entity_require_type(type);
+	if (PG_ARGISNULL(2))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("reason must not be null")));
+	/* a strict entity is in its row alone */
+	PG_RETURN_BOOL(false);
+}
+
+/*
+ * delete_entity(type, id): leaves a tombstone, so that versions go on if it is ever made
+ * again. False: there was none. Takes what a call takes. Raises 42704, 42501, 55006, RV003.
+ */
+SQL_FUNCTION(revenant_delete_entity)
+{
+	EntityAccess entity;
+	char	   *type;
+	char	   *id;
+	bool		existed;
+
+	require_writable("revenant.delete_entity()");
+	name_arguments(fcinfo, &type, &id);
+	entity_refuse_reentry(type, id);
+	entity_open(&entity, entity_type_get(type), id, false);
+	existed = entity.row.exists && !entity.row.deleted;
+	if (existed)
+		(void) entity_write(&entity, NULL);
+	entity_close(&entity);
+	PG_RETURN_BOOL(existed);
+}
+
+/* current_message(): how the message came that the handler of this process works on; nulls outside of one. */
+SQL_FUNCTION(revenant_current_message)
+{
+	const EntityMessage *message = entity_current_message();
+	TupleDesc	desc;
+	Datum		values[4] = {0};
+	bool		nulls[4] = {true, true, true, true};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (message != NULL)
+	{
+		values[0] = CStringGetTextDatum(message->kind);
+		values[1] = Int64GetDatum(message->message_id);
+		values[2] = Int32GetDatum(message->attempt);
+		values[3] = CStringGetTextDatum(message->sender);
+		memset(nulls, false, sizeof(nulls));
+		nulls[1] = message->message_id == 0;
+	}
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+/* ---------------------------------------------------------------- upgrade_all */
+
+/* The ids of up to `batch` snapshots that are behind, their rows locked; those that somebody else has are left out unless it waits. */
+static List *
+find_old(const EntityType *type, int batch, bool wait)
+{
+	MemoryContext context = CurrentMemoryContext;
+	char	   *table = quote_qualified_identifier(get_namespace_name(get_rel_namespace(type->snapshots)), get_rel_name(type->snapshots));
+	List	   *ids = NIL;
+
+	SPI_connect();
+	(void) SPI_execute(psprintf("SELECT s.id FROM %s AS s WHERE s.vsn OPERATOR(pg_catalog.<) %d AND NOT s.deleted LIMIT %d"
+								" FOR NO KEY UPDATE%s", table, type->vsn, batch, wait ? "" : " SKIP LOCKED"), false, 0);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		char	   *id = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		ids = lappend(ids, pstrdup(id));
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+	return ids;
+}
+
+static bool
+upgrade_one(const EntityType *type, const char *id)
+{
+	EntityAccess entity;
+	bool		behind;
+
+	entity_open(&entity, type, id, false);
+	behind = entity.row.exists && !entity.row.deleted && entity.row.vsn < type->vsn;
+	if (behind)
+		(void) entity_write(&entity, entity_upgrade_state(type, id, entity.row.vsn, entity.row.state));
+	entity_close(&entity);
+	return behind;
+}
+
+/*
+ * upgrade_all(type, batch): brings up to `batch` snapshots to the type's vsn, in
+ * this transaction; returns how many. To be called until that is 0. What calls have
+ * locked is left for the next time, unless there is nothing else. Raises 42704, RV006.
+ */
+SQL_FUNCTION(revenant_upgrade_all)
+{
+	char	   *name = text_argument(fcinfo, 0);
+	const EntityType *type;
+	Snapshots	snapshots;
+	List	   *ids;
+	ListCell   *cell;
+	int64		upgraded = 0;
+	int			batch;
+
+	require_writable("revenant.upgrade_all()");
+	entity_check_name(name, "-");
+	if (PG_ARGISNULL(1) || PG_GETARG_INT32(1) < 1)
+		ereport(ERROR,
+				(errcode(PG_ARGISNULL(1) ? ERRCODE_NULL_VALUE_NOT_ALLOWED : ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch must be positive")));
+	batch = PG_GETARG_INT32(1);
+	type = entity_type_get(name);
+	snapshot_open(type->snapshots, RowExclusiveLock, &snapshots);
+	ids = find_old(type, batch, false);
+	if (ids == NIL)
+		ids = find_old(type, 1, true);
+	foreach(cell, ids)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (upgrade_one(type, lfirst(cell)))
+			upgraded++;
+	}
+	snapshot_close(&snapshots);
+	PG_RETURN_INT64(upgraded);
+}

@@ -1,0 +1,27 @@
+/*
+ * receipt.h
+ *	  What became of the last call of this session.
+ */
+#ifndef REVENANT_RECEIPT_H
+#define REVENANT_RECEIPT_H
+
+#include "postgres.h"
+
+#include "access/xlogdefs.h"
+
+#include "entity.h"
+
+typedef struct Receipt
+{
+	char		type[ENTITY_TYPE_MAX + 1];	/* empty: no call yet */
+	char		id[ENTITY_ID_MAX + 1];
+	int64		version;
+	bool		durable;		/* once the transaction is committed */
+	uint64		xid;			/* 0: it wrote nothing */
+	XLogRecPtr	lsn;
+	TimeLineID	timeline;
+} Receipt;
+
+extern void receipt_set(const Receipt *receipt);
+
+#endif							/* REVENANT_RECEIPT_H */

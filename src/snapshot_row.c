@@ -1,0 +1,373 @@
+/*-------------------------------------------------------------------------
+ *
+ * snapshot_row.c
+ *	  The rows of a snapshot table: read, locked and written by their key.
+ *
+ * Everything is done as the caller. In general that is a prepared statement: it
+ * checks the caller's privileges and the table's row security, fires triggers,
+ * finds partitions. Where there is none of that, and the caller has all rights on
+ * the table (Snapshots.plain), the row is found and updated without the executor,
+ * which is what a call of an entity costs beside its handler.
+ *
+ * NOTES
+ *	  In a transaction with a snapshot of its own (REPEATABLE READ and above) rows are
+ *	  locked and written by statements only: what PostgreSQL does there when a row
+ *	  was changed meanwhile (40001) is what is to happen.
+ *
+ *	  A row that was locked is written only if it is still the very same tuple:
+ *	  the handler of an entity, or a trigger, may have written it in between.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "snapshot.h"
+
+/* ---------------------------------------------------------------- without the executor */
+
+/* The value of a column of ours. */
+static Datum
+column(const Snapshots *snapshots, HeapTuple tuple, SnapshotColumn which, bool *isnull)
+{
+	return heap_getattr(tuple, snapshots->table->attribute[which], RelationGetDescr(snapshots->rel), isnull);
+}
+
+/* Puts the columns of ours into `row`; a column that is null says the least. The state is a copy. */
+static void
+fill_from_tuple(const Snapshots *snapshots, HeapTuple tuple, SnapshotRow *row)
+{
+	bool		isnull;
+	Datum		value;
+
+	row->exists = true;
+	value = column(snapshots, tuple, SNAPSHOT_VERSION, &isnull);
+	row->version = isnull ? 0 : DatumGetInt64(value);
+	value = column(snapshots, tuple, SNAPSHOT_VSN, &isnull);
+	row->vsn = isnull ? 1 : DatumGetInt32(value);
+	value = column(snapshots, tuple, SNAPSHOT_STATE, &isnull);
+	row->state = isnull ? NULL : DatumGetJsonbPCopy(value);
+	value = column(snapshots, tuple, SNAPSHOT_UPDATED_AT, &isnull);
+	row->updated_at = isnull ? 0 : DatumGetTimestampTz(value);
+	value = column(snapshots, tuple, SNAPSHOT_DELETED, &isnull);
+	row->deleted = !isnull && DatumGetBool(value);
+	value = column(snapshots, tuple, SNAPSHOT_RESERVED, &isnull);
+	row->reserved = isnull ? 0 : DatumGetInt64(value);
+	row->tid = tuple->t_self;
+	row->xmin = HeapTupleHeaderGetXmin(tuple->t_data);
+}
+
+/* The row with this id as a snapshot sees it: its place. False: there is none. */
+static bool
+find_tuple(const Snapshots *snapshots, const char *id, Snapshot snapshot, HeapTuple *copy)
+{
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, snapshots->table->attribute[SNAPSHOT_ID], BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(id));
+	key.sk_collation = snapshots->table->collation;
+	scan = systable_beginscan(snapshots->rel, snapshots->table->index, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	*copy = HeapTupleIsValid(tuple) ? heap_copytuple(tuple) : NULL;
+	systable_endscan(scan);
+	return *copy != NULL;
+}
+
+static void
+read_plain(const Snapshots *snapshots, const char *id, SnapshotRow *row)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
+	HeapTuple	tuple;
+
+	if (find_tuple(snapshots, id, snapshot, &tuple))
+		fill_from_tuple(snapshots, tuple, row);
+	UnregisterSnapshot(snapshot);
+}
+
+/* Whether a row that was locked still has this id: somebody may have given it another one. */
+static bool
+has_id(const Snapshots *snapshots, HeapTuple tuple, const char *id)
+{
+	bool		isnull;
+	Datum		value = column(snapshots, tuple, SNAPSHOT_ID, &isnull);
+
+	return !isnull && DatumGetBool(DirectFunctionCall2Coll(texteq, snapshots->table->collation, value, CStringGetTextDatum(id)));
+}
+
+/* Waits for whoever has the row, by PostgreSQL's own queue for it: lock_timeout and the deadlock detector see that. */
+static void
+lock_plain(const Snapshots *snapshots, const char *id, SnapshotRow *row)
+{
+	TupleTableSlot *slot = table_slot_create(snapshots->rel, NULL);
+
+	for (;;)
+	{
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+		TM_FailureData failure;
+		TM_Result	result = TM_Deleted;
+		HeapTuple	tuple;
+		bool		found = find_tuple(snapshots, id, snapshot, &tuple);
+
+		if (found)
+			result = table_tuple_lock(snapshots->rel, &tuple->t_self, snapshot, slot, GetCurrentCommandId(false),
+									  LockTupleNoKeyExclusive, LockWaitBlock, TUPLE_LOCK_FLAG_FIND_LAST_VERSION, &failure);
+		UnregisterSnapshot(snapshot);
+		if (!found)
+			break;
+		CHECK_FOR_INTERRUPTS();
+		if (result == TM_Ok)
+		{
+			tuple = ExecCopySlotHeapTuple(slot);
+			tuple->t_self = slot->tts_tid;
+			if (has_id(snapshots, tuple, id))
+			{
+				fill_from_tuple(snapshots, tuple, row);
+				row->tuple = tuple;
+				break;
+			}
+		}
+		ExecClearTuple(slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* Whether a row that this transaction has locked is still as it was then. */
+static bool
+is_same_tuple(const Snapshots *snapshots, const SnapshotRow *old)
+{
+	TupleTableSlot *slot = table_slot_create(snapshots->rel, NULL);
+	ItemPointerData tid = old->tid;
+	bool		same = table_tuple_fetch_row_version(snapshots->rel, &tid, SnapshotSelf, slot);
+
+	ExecDropSingleTupleTableSlot(slot);
+	return same;
+}
+
+static void
+set_column(const Snapshots *snapshots, TupleTableSlot *slot, SnapshotColumn which, Datum value, bool isnull)
+{
+	slot->tts_values[snapshots->table->attribute[which] - 1] = value;
+	slot->tts_isnull[snapshots->table->attribute[which] - 1] = isnull;
+}
+
+/* The old row with the columns of ours replaced. */
+static void
+fill_slot(const Snapshots *snapshots, HeapTuple old, const SnapshotRow *row, TupleTableSlot *slot)
+{
+	heap_deform_tuple(old, RelationGetDescr(snapshots->rel), slot->tts_values, slot->tts_isnull);
+	set_column(snapshots, slot, SNAPSHOT_VERSION, Int64GetDatum(row->version), false);
+	set_column(snapshots, slot, SNAPSHOT_VSN, Int32GetDatum(row->vsn), false);
+	set_column(snapshots, slot, SNAPSHOT_STATE, PointerGetDatum(row->state), row->state == NULL);
+	set_column(snapshots, slot, SNAPSHOT_UPDATED_AT, TimestampTzGetDatum(row->updated_at), false);
+	set_column(snapshots, slot, SNAPSHOT_DELETED, BoolGetDatum(row->deleted), false);
+	set_column(snapshots, slot, SNAPSHOT_RESERVED, Int64GetDatum(row->reserved), false);
+	(void) ExecStoreVirtualTuple(slot);
+}
+
+static bool
+update_plain(const Snapshots *snapshots, const SnapshotRow *old, SnapshotRow *row)
+{
+	EState	   *estate;
+	ResultRelInfo *target;
+	TupleTableSlot *place;
+	TupleTableSlot *slot;
+	EPQState	unused = {0};
+
+	if (!is_same_tuple(snapshots, old))
+		return false;
+	place = MakeSingleTupleTableSlot(RelationGetDescr(snapshots->rel), &TTSOpsVirtual);
+	place->tts_tid = old->tid;
+	slot = MakeSingleTupleTableSlot(RelationGetDescr(snapshots->rel), &TTSOpsVirtual);
+	fill_slot(snapshots, old->tuple, row, slot);
+
+	estate = CreateExecutorState();
+	estate->es_output_cid = GetCurrentCommandId(true);
+	target = makeNode(ResultRelInfo);
+	InitResultRelInfo(target, snapshots->rel, 0, NULL, 0);
+	ExecOpenIndices(target, false);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	estate->es_snapshot = GetActiveSnapshot();
+	ExecSimpleRelationUpdate(target, estate, &unused, place, slot);
+	PopActiveSnapshot();
+	row->tid = slot->tts_tid;
+	ExecCloseIndices(target);
+	FreeExecutorState(estate);
+	ExecDropSingleTupleTableSlot(slot);
+	ExecDropSingleTupleTableSlot(place);
+	CommandCounterIncrement();
+	return true;
+}
+
+/*
+ * Waits until a row with this id that another transaction has inserted is
+ * committed or gone. False when there was none. For tables without the executor only.
+ */
+bool
+snapshot_wait_for_insert(Snapshots *snapshots, const char *id)
+{
+	SnapshotData dirty;
+	HeapTuple	tuple;
+
+	InitDirtySnapshot(dirty);
+	if (!find_tuple(snapshots, id, &dirty, &tuple) || !TransactionIdIsValid(dirty.xmin))
+		return false;
+	if (dirty.speculativeToken != 0)
+		SpeculativeInsertionWait(dirty.xmin, dirty.speculativeToken);
+	else
+		XactLockTableWait(dirty.xmin, snapshots->rel, &tuple->t_self, XLTW_None);
+	return true;
+}
+
+/* ---------------------------------------------------------------- by statements */
+
+/* The columns that our statements select, in their order, into `row`. The state is a copy in the current context. */
+void
+snapshot_fill(HeapTuple tuple, TupleDesc desc, SnapshotRow *row)
+{
+	bool		isnull;
+	Datum		value;
+
+	memset(row, 0, sizeof(*row));
+	row->exists = true;
+	value = heap_getattr(tuple, 1, desc, &isnull);
+	row->version = isnull ? 0 : DatumGetInt64(value);
+	value = heap_getattr(tuple, 2, desc, &isnull);
+	row->vsn = isnull ? 1 : DatumGetInt32(value);
+	value = heap_getattr(tuple, 3, desc, &isnull);
+	row->state = isnull ? NULL : DatumGetJsonbPCopy(value);
+	value = heap_getattr(tuple, 4, desc, &isnull);
+	row->updated_at = isnull ? 0 : DatumGetTimestampTz(value);
+	value = heap_getattr(tuple, 5, desc, &isnull);
+	row->deleted = !isnull && DatumGetBool(value);
+	if (desc->natts < 8)
+		return;
+	value = heap_getattr(tuple, 6, desc, &isnull);
+	row->reserved = isnull ? 0 : DatumGetInt64(value);
+	value = heap_getattr(tuple, 7, desc, &isnull);
+	row->tid = *(ItemPointer) DatumGetPointer(value);
+	value = heap_getattr(tuple, 8, desc, &isnull);
+	row->xmin = DatumGetTransactionId(value);
+}
+
+static void
+select_row(Snapshots *snapshots, const char *id, SnapshotPlan which, SnapshotRow *row)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Datum		args[] = {CStringGetTextDatum(id)};
+	int			result;
+
+	SPI_connect();
+	result = SPI_execute_plan(snapshot_plan(snapshots, which), args, NULL, false, 1);
+	if (result != SPI_OK_SELECT)
+		elog(ERROR, "could not read a snapshot: %s", SPI_result_code_string(result));
+	if (SPI_processed > 0)
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		snapshot_fill(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, row);
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+}
+
+/* Executes a statement that writes; whether it wrote a row. */
+static bool
+write_row(Snapshots *snapshots, SnapshotPlan which, const char *id, const SnapshotRow *row, ItemPointer tid)
+{
+	Datum		args[] = {
+		CStringGetTextDatum(id), Int64GetDatum(row->version), Int32GetDatum(row->vsn), PointerGetDatum(row->state),
+		TimestampTzGetDatum(row->updated_at), BoolGetDatum(row->deleted), Int64GetDatum(row->reserved), PointerGetDatum(tid)
+	};
+	char		nulls[lengthof(args) + 1] = "        ";
+	int			result;
+	bool		wrote;
+
+	if (row->state == NULL)
+		nulls[3] = 'n';
+	SPI_connect();
+	result = SPI_execute_plan(snapshot_plan(snapshots, which), args, nulls, false, 0);
+	if (result != SPI_OK_INSERT && result != SPI_OK_UPDATE)
+		elog(ERROR, "could not write a snapshot: %s", SPI_result_code_string(result));
+	wrote = SPI_processed > 0;
+	SPI_finish();
+	return wrote;
+}
+
+/* ---------------------------------------------------------------- for both */
+
+/* The row with this id as the current statement sees it. */
+void
+snapshot_read(Snapshots *snapshots, const char *id, SnapshotRow *row)
+{
+	memset(row, 0, sizeof(*row));
+	if (snapshots->plain)
+		read_plain(snapshots, id, row);
+	else
+		select_row(snapshots, id, PLAN_READ, row);
+}
+
+/*
+ * The newest row with this id, locked as FOR NO KEY UPDATE does to the end of
+ * the transaction. Waits for whoever has it (55P03 after lock_timeout, 40P01);
+ * 40001 in a transaction with a snapshot of its own. The table is open with RowExclusiveLock.
+ */
+void
+snapshot_lock(Snapshots *snapshots, const char *id, SnapshotRow *row)
+{
+	memset(row, 0, sizeof(*row));
+	if (snapshots->plain)
+		lock_plain(snapshots, id, row);
+	else
+		select_row(snapshots, id, PLAN_LOCK, row);
+}
+
+/* Writes a new row. False when one with this id is there, also one that was committed while this waited for it. */
+bool
+snapshot_insert(Snapshots *snapshots, const char *id, const SnapshotRow *row)
+{
+	return write_row(snapshots, PLAN_INSERT, id, row, NULL);
+}
+
+/*
+ * Replaces a row that snapshot_lock() gave, and says in `row` where it is now. False when it is
+ * not that one any more: somebody in this very transaction has written it, or a trigger kept it as it is.
+ */
+bool
+snapshot_update(Snapshots *snapshots, const char *id, const SnapshotRow *old, SnapshotRow *row)
+{
+	ItemPointerData tid = old->tid;
+
+	if (old->tuple != NULL)
+		return update_plain(snapshots, old, row);
+	return write_row(snapshots, PLAN_UPDATE, id, row, &tid);
+}
+
+/*
+ * What every new version has: the next number, beyond all that may have been
+ * given, and the time, which never goes back within one id.
+ */
+void
+snapshot_next(const SnapshotRow *old, SnapshotRow *row)
+{
+	row->version = Max(old->version, old->reserved) + 1;
+	row->reserved = row->version;
+	row->updated_at = Max(GetCurrentTimestamp(), old->updated_at);
+	row->exists = true;
+}
