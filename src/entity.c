@@ -149,16 +149,46 @@ unlock_creation(const EntityAccess *entity)
 	(void) LockRelease(&tag, ExclusiveLock, false);
 }
 
+static void
+close_creation(EntityAccess *entity)
+{
+	if (entity->creating && entity->snapshots.plain)
+		unlock_creation(entity);
+	entity->creating = false;
+}
+
+/* Locks the row of an entity, if it has one; else, if it is to be made (`create`), takes E of it. */
+static void
+lock_row(EntityAccess *entity, bool create)
+{
+	for (;;)
+	{
+		snapshot_lock(&entity->snapshots, entity->id, &entity->row);
+		if (entity->row.exists || !create || entity->creating)
+			break;
+		lock_creation(entity);
+		entity->creating = true;
+		/* somebody may have made it just before that: look again, and for what is not committed yet, too */
+		if (entity->snapshots.plain)
+			(void) snapshot_wait_for_insert(&entity->snapshots, entity->id);
+	}
+	if (entity->creating && entity->row.exists)
+		close_creation(entity);
+	entity->locked = entity->row.exists;
+}
+
 /*
- * Opens the table of a type and locks the row of an entity, if it has one; else, if
- * it is to be made (`create`), E of it. Raises what snapshot_lock() does, 42P01, and 54000.
+ * Opens the table of a type and has this transaction have an entity to itself:
+ * locks its row, or what it is made of where it has none yet (`create`). The lock of an
+ * entity that is not strict comes first, and if memory knows it, its row is left alone.
+ * Raises what snapshot_lock() does, 42P01, and 54000.
  */
 void
 entity_open(EntityAccess *entity, const EntityType *type, const char *id, bool create)
 {
+	memset(entity, 0, sizeof(*entity));
 	entity->type = type;
 	entity->id = id;
-	entity->creating = false;
 	if (!OidIsValid(type->snapshots))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
@@ -166,28 +196,27 @@ entity_open(EntityAccess *entity, const EntityType *type, const char *id, bool c
 				 errhint("alter_entity_type() can give it another one.")));
 	snapshot_open(type->snapshots, RowExclusiveLock, &entity->snapshots);
 	DEBUG_POINT("entity-before-lock");
-	for (;;)
+	if (type->durability != DURABILITY_STRICT)
+		entity->use = entity_xact_use(type, id, entity->snapshots.table->owner);
+	if (entity->use != NULL && entity_use_row(entity->use, &entity->row))
 	{
-		snapshot_lock(&entity->snapshots, id, &entity->row);
-		if (entity->row.exists || !create || entity->creating)
-			break;
-		lock_creation(entity);
-		entity->creating = true;
-		/* somebody may have made it just before that: look again, and for what is not committed yet, too */
-		if (entity->snapshots.plain)
-			(void) snapshot_wait_for_insert(&entity->snapshots, id);
+		SnapshotRow unused;
+
+		if (!snapshot_may_write(&entity->snapshots))
+			snapshot_lock(&entity->snapshots, id, &unused);
+		return;
 	}
-	if (entity->creating && entity->row.exists)
-		entity_close_creation(entity);
+	lock_row(entity, create);
+	if (entity->use != NULL)
+		entity_use_settle(entity->use, &entity->row);
 }
 
-/* Gives E back where it need not stay. */
+/* Closes what entity_open() gave; the locks stay, but for E of what is in its row now. */
 void
-entity_close_creation(EntityAccess *entity)
+entity_close(EntityAccess *entity)
 {
-	if (entity->creating && entity->snapshots.plain)
-		unlock_creation(entity);
-	entity->creating = false;
+	close_creation(entity);
+	snapshot_close(&entity->snapshots);
 }
 
 /* ---------------------------------------------------------------- functions of the user's */
@@ -425,22 +454,120 @@ complain_of_conflict(const EntityAccess *entity)
 			 errhint("Call it again. Leave writing the table to revenant.")));
 }
 
-/*
- * Writes the next version of an entity that entity_open() gave: `state` (NULL: a
- * tombstone). Returns the version. The commit is flushed, whatever synchronous_commit says. Raises RV003.
- */
-int64
-entity_write(EntityAccess *entity, Jsonb *state)
+/* Writes a row for an entity, in the place of the one that it has. Raises RV003. */
+static void
+write_row(EntityAccess *entity, SnapshotRow *next, bool unload)
 {
-	SnapshotRow next = {.vsn = entity->type->vsn,.state = state,.deleted = state == NULL};
+	SnapshotRow old = entity->row;
 	bool		wrote;
 
-	snapshot_next(&entity->row, &next);
-	wrote = entity->row.exists ? snapshot_update(&entity->snapshots, entity->id, &entity->row, &next) :
-		snapshot_insert(&entity->snapshots, entity->id, &next);
+	if (entity->use != NULL && !entity->locked)
+	{
+		/* it is in memory: is the row still the one that memory is ahead of? */
+		snapshot_lock(&entity->snapshots, entity->id, &old);
+		entity_use_check(entity->use, &old);
+	}
+	if (entity->use != NULL && !unload && next->state != NULL && entity->snapshots.table->calm && entity_use_may_load(entity->use))
+		next->reserved = next->version + ENTITY_AHEAD;
+	wrote = old.exists ? snapshot_update(&entity->snapshots, entity->id, &old, next) :
+		snapshot_insert(&entity->snapshots, entity->id, next);
 	if (!wrote)
 		complain_of_conflict(entity);
+	if (entity->use != NULL)
+		entity_use_wrote(entity->use, next, unload);
 	ForceSyncCommit();
+}
+
+/*
+ * Writes the next version of an entity that entity_open() gave into its row: `state`
+ * (NULL: a tombstone). Returns the version. The commit is flushed, whatever synchronous_commit says. Raises RV003.
+ */
+int64
+entity_write(EntityAccess *entity, Jsonb *state, bool unload)
+{
+	SnapshotRow next = {.vsn = entity->type->vsn,.state = state,.deleted = state == NULL};
+
+	snapshot_next(&entity->row, &next);
+	write_row(entity, &next, unload);
+	return next.version;
+}
+
+/*
+ * Writes what memory is ahead of the row, as it is; to unload it, too, if it is loaded. False:
+ * there was nothing to do. Raises RV003.
+ */
+bool
+entity_flush(EntityAccess *entity, bool unload)
+{
+	SnapshotRow next = entity->row;
+
+	if (entity->use == NULL || !(entity_use_is_dirty(entity->use) || (unload && entity_use_room(entity->use) > 0)))
+		return false;
+	next.reserved = next.version;
+	write_row(entity, &next, unload);
+	return true;
+}
+
+/*
+ * What an entity is, in `row`: what this transaction made of it, or memory, or its row.
+ * True where that is ahead of the row. Waits for nobody. The table is open.
+ */
+bool
+entity_read(Snapshots *snapshots, const char *id, SnapshotRow *row)
+{
+	const EntityUse *use = entity_xact_find(snapshots->table->oid, id);
+	EntityKey	key;
+	EntityImage image;
+	Jsonb	   *state;
+
+	snapshot_read(snapshots, id, row);
+	if (use != NULL && use->newest != NULL)
+	{
+		if (use->newest->kind == CHANGE_KEPT)
+			*row = use->newest->row;
+		return use->newest->kind == CHANGE_KEPT;
+	}
+	entity_key_make(&key, extension_get()->extension, snapshots->table->oid, id);
+	if (!entity_entry_peek(&key, &image, &state) || image.version <= row->version)
+		return false;
+	row->exists = true;
+	row->deleted = false;
+	row->version = image.version;
+	row->vsn = image.vsn;
+	row->updated_at = image.updated_at;
+	row->state = state;
+	return image.version > image.flushed;
+}
+
+/*
+ * Has the row of an entity say all that memory does, and nobody else call it, to
+ * the end of this transaction; memory lets it go at the commit. For whoever writes rows of a type's table by hand. Raises RV003, and
+ * what entity_open() does.
+ */
+void
+entity_yield(Oid table, const char *id)
+{
+	const EntityType *type = entity_type_of(table);
+	EntityAccess entity;
+
+	if (type == NULL || type->durability == DURABILITY_STRICT)
+		return;
+	entity_open(&entity, type, id, false);
+	(void) entity_flush(&entity, true);
+	entity_close(&entity);
+}
+
+/* Leaves the next version of an entity to memory, where that may be. Returns it, or 0. */
+static int64
+keep(EntityAccess *entity, Jsonb *state, Durability durability)
+{
+	SnapshotRow next = {.vsn = entity->type->vsn,.state = state};
+
+	if (entity->use == NULL || !entity->snapshots.table->calm || !entity->row.exists || entity->row.deleted)
+		return 0;
+	snapshot_next(&entity->row, &next);
+	if (!entity_use_keep(entity->use, &next, durability == DURABILITY_ON_STOP ? -1 : entity->type->flush_every_us))
+		return 0;
 	return next.version;
 }
 
@@ -456,15 +583,23 @@ is_unchanged(const EntityAccess *entity, const Jsonb *state)
 
 /* ---------------------------------------------------------------- call */
 
-/* What became of a call, for receipt() and whoever repeats it */
-static void
-note_receipt(const EntityAccess *entity, int64 version, bool wrote)
+/* How a call ended */
+typedef struct Outcome
 {
-	Receipt		receipt = {.version = version,.durable = true};
+	int64		version;
+	bool		wrote;			/* the row */
+	bool		kept;			/* in memory, ahead of the row */
+} Outcome;
+
+/* What became of a call, for receipt() */
+static void
+note_receipt(const EntityAccess *entity, const Outcome *outcome)
+{
+	Receipt		receipt = {.version = outcome->version,.durable = !outcome->kept};
 
 	strlcpy(receipt.type, entity->type->name, sizeof(receipt.type));
 	strlcpy(receipt.id, entity->id, sizeof(receipt.id));
-	if (wrote)
+	if (outcome->wrote)
 	{
 		receipt.xid = U64FromFullTransactionId(GetTopFullTransactionId());
 		receipt.lsn = GetXLogInsertRecPtr();
@@ -499,39 +634,78 @@ note_request(const Request *request, const Jsonb *reply, int64 version)
 	ForceSyncCommit();
 }
 
+/* Opens an entity for a call. Raises 55000 where its type was given another table meanwhile. */
+static void
+open_for_call(EntityAccess *entity, const EntityType *type, const char *id)
+{
+	entity_open(entity, type, id, true);
+	/* a snapshot that is newer than the type was written by one that this process has not heard of yet */
+	if (entity->row.exists && entity->row.vsn > type->vsn)
+		AcceptInvalidationMessages();
+	/* the locks may have let in a change of the type, too */
+	entity->type = entity_type_get(type->name);
+	if (entity->type->snapshots != entity->snapshots.table->oid ||
+		(entity->type->durability != DURABILITY_STRICT) != (entity->use != NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("entity type \"%s\" was altered meanwhile", type->name),
+				 errhint("Try again.")));
+}
+
+/* How durable a call is: as its type says, or more than that. */
+static Durability
+durability_of(const EntityType *type, const EntityHow *how)
+{
+	if (how->request != NULL)
+		return DURABILITY_STRICT;
+	return how->has_durability && how->durability < type->durability ? how->durability : type->durability;
+}
+
+/* Keeps or writes the state that a handler gave, or does neither where that is no other one. */
+static void
+apply(EntityAccess *entity, const Reply *reply, Durability durability, Outcome *outcome)
+{
+	bool		relaxed = durability != DURABILITY_STRICT && reply->stop == NULL;
+
+	outcome->version = entity->row.version;
+	if (reply->state == NULL || is_unchanged(entity, reply->state))
+	{
+		outcome->wrote = !relaxed && entity_flush(entity, reply->stop != NULL);
+		outcome->kept = relaxed && entity_use_is_dirty(entity->use);
+		return;
+	}
+	if (relaxed)
+		outcome->version = keep(entity, reply->state, durability);
+	outcome->kept = relaxed && outcome->version != 0;
+	outcome->wrote = !outcome->kept;
+	if (outcome->wrote)
+		outcome->version = entity_write(entity, reply->state, reply->stop != NULL);
+}
+
 /*
  * Runs one message on an entity, in this transaction and as the current user:
  * what becomes of it is the transaction's fate. With a request it is answered once.
- * Returns the reply, or NULL. Raises 42704, 42883, 42501, 42P01, 55006, 55P03, RV003, RV006,
- * and whatever the handler raises. Takes the table's RowExclusiveLock, then the lock of the
- * entity's row, or E.
+ * Returns the reply, or NULL. Raises 42704, 42883, 42501, 42P01, 54000, 55006, 55P03, RV003, RV006,
+ * and whatever the handler raises. Takes the table's RowExclusiveLock, then the lock R of an entity that is not
+ * strict, then the lock of its row, or E.
  */
 Jsonb *
-entity_call(const char *type_name, const char *id, const EntityMessage *message, const Request *request)
+entity_call(const char *type_name, const char *id, const EntityMessage *message, const EntityHow *how)
 {
 	const EntityType *type = entity_type_get(type_name);
+	const Request *request = how->request;
 	EntityAccess entity;
 	RequestReply answer;
+	Outcome		outcome = {0};
 	Jsonb	   *state;
 	Reply		reply;
-	int64		version;
-	bool		wrote = false;
 
 	entity_refuse_reentry(type_name, id);
 	if (request != NULL && request_find(request, &answer))
 		return answer_again(request, &answer);
 	(void) require_routine(type, ROUTINE_HANDLER);
-	entity_open(&entity, type, id, true);
-	/* a snapshot that is newer than the type was written by one that this process has not heard of yet */
-	if (entity.row.exists && entity.row.vsn > type->vsn)
-		AcceptInvalidationMessages();
-	/* the locks may have let in a change of the type, too */
-	entity.type = type = entity_type_get(type_name);
-	if (type->snapshots != entity.snapshots.table->oid)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("entity type \"%s\" was given another table", type_name),
-				 errhint("Try again.")));
+	open_for_call(&entity, type, id);
+	type = entity.type;
 	if (request != NULL && request_find(request, &answer))
 	{
 		entity_close(&entity);
@@ -545,37 +719,25 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 		state = entity_upgrade_state(type, id, entity.row.vsn, entity.row.state);
 	handle(type, id, state, message, &reply);
 	DEBUG_POINT("entity-handled");
-
-	version = entity.row.version;
-	if (reply.state != NULL && !is_unchanged(&entity, reply.state))
-	{
-		version = entity_write(&entity, reply.state);
-		wrote = true;
-	}
+	apply(&entity, &reply, durability_of(type, how), &outcome);
 	if (reply.stop != NULL)
 		entity_terminate(type, id, reply.state != NULL ? reply.state : state, reply.stop);
-	note_receipt(&entity, version, wrote);
+	note_receipt(&entity, &outcome);
 	if (request != NULL)
 	{
-		note_request(request, reply.reply, version);
+		note_request(request, reply.reply, outcome.version);
 		/* without a row it is E that keeps the same request out until this one is committed */
-		entity.creating &= wrote;
+		entity.creating &= outcome.wrote;
 	}
 	entity_close(&entity);
 	return reply.reply;
-}
-
-/* Closes what entity_open() gave; the locks stay, but for E of what is in its row now. */
-void
-entity_close(EntityAccess *entity)
-{
-	entity_close_creation(entity);
-	snapshot_close(&entity->snapshots);
 }
 
 /* Runs a message that was sent, as its sender, in the transaction that takes it from the queue. */
 void
 entity_deliver(const char *type, const char *id, const EntityMessage *message)
 {
-	(void) entity_call(type, id, message, NULL);
+	EntityHow	how = {0};
+
+	(void) entity_call(type, id, message, &how);
 }

@@ -45,18 +45,17 @@ require_writable(const char *function)
 	PreventCommandIfReadOnly(function);
 }
 
-/* The durability that a call asks for; 22023, 0A000. */
+/* The durability that a call asks for; 22023. */
 static void
-check_durability(const char *text)
+durability_argument(FunctionCallInfo fcinfo, int n, EntityHow *how)
 {
-	Durability	durability;
+	char	   *given = text_argument(fcinfo, n);
 
-	if (text == NULL)
-		return;
-	if (!durability_parse(text, &durability))
+	how->has_durability = given != NULL;
+	if (given != NULL && !durability_parse(given, &how->durability))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid value for durability: \"%s\"", text),
+				 errmsg("invalid value for durability: \"%s\"", given),
 				 errdetail("It must be \"strict\", \"interval\" or \"on_stop\".")));
 }
 
@@ -68,6 +67,7 @@ SQL_FUNCTION(revenant_call)
 {
 	EntityMessage message = {.kind = "call",.attempt = 1};
 	Request		request = {.verb = "call"};
+	EntityHow	how = {0};
 	char	   *type;
 	char	   *id;
 	Jsonb	   *reply;
@@ -76,53 +76,81 @@ SQL_FUNCTION(revenant_call)
 	name_arguments(fcinfo, &type, &id);
 	if (!PG_ARGISNULL(2))
 		message.message = PG_GETARG_JSONB_P(2);
-	check_durability(text_argument(fcinfo, 3));
+	durability_argument(fcinfo, 3, &how);
 	message.sender = GetUserNameFromId(GetUserId(), false);
 	request.type = type;
 	request.id = id;
 	request.message = message.message;
 	if (!PG_ARGISNULL(4))
+	{
 		request.request_id = PG_GETARG_UUID_P(4);
-	reply = entity_call(type, id, &message, request.request_id != NULL ? &request : NULL);
+		how.request = &request;
+	}
+	reply = entity_call(type, id, &message, &how);
 	if (reply == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_JSONB_P(reply);
 }
 
-/* read_entity(type, id): its snapshot as it is kept, or null. Runs nothing, takes AccessShareLock on the table. Raises 42704, 42501. */
+/*
+ * read_entity(type, id): its latest snapshot, or null; dirty where memory is ahead
+ * of the row. Runs nothing, waits for nobody, takes AccessShareLock on the table. Raises 42704, 42501.
+ */
 SQL_FUNCTION(revenant_read_entity)
 {
-	const EntityType *type_known;
+	const EntityType *type;
 	Snapshots	snapshots;
 	SnapshotRow row;
-	char	   *type;
+	bool		dirty;
+	char	   *name;
 	char	   *id;
 
-	name_arguments(fcinfo, &type, &id);
-	type_known = entity_type_get(type);
-	snapshot_open(type_known->snapshots, AccessShareLock, &snapshots);
-	snapshot_read(&snapshots, id, &row);
+	name_arguments(fcinfo, &name, &id);
+	type = entity_type_get(name);
+	snapshot_open(type->snapshots, AccessShareLock, &snapshots);
+	dirty = entity_read(&snapshots, id, &row);
 	snapshot_close(&snapshots);
 	if (!row.exists)
 		PG_RETURN_NULL();
-	return snapshot_datum(fcinfo, id, &row, false);
+	return snapshot_datum(fcinfo, id, &row, dirty);
 }
 
-/* stop_entity(type, id, reason): false: it was not loaded. Raises 42704. */
+/*
+ * stop_entity(type, id, reason): writes what memory has, tells the terminator, and
+ * unloads it at the commit. False: it was not loaded, as a strict entity never is. Takes what a call takes. Raises 42704, 42501,
+ * 55006, RV003.
+ */
 SQL_FUNCTION(revenant_stop_entity)
 {
-	char	   *type;
+	EntityAccess entity;
+	const EntityType *type;
+	char	   *name;
 	char	   *id;
+	char	   *reason;
+	bool		loaded;
 
 	require_writable("revenant.stop_entity()");
-	name_arguments(fcinfo, &type, &id);
-	entity_require_type(type);
-	if (PG_ARGISNULL(2))
+	name_arguments(fcinfo, &name, &id);
+	type = entity_type_get(name);
+	reason = text_argument(fcinfo, 2);
+	if (reason == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("reason must not be null")));
-	/* a strict entity is in its row alone */
-	PG_RETURN_BOOL(false);
+	entity_refuse_reentry(name, id);
+	if (type->durability == DURABILITY_STRICT)
+		PG_RETURN_BOOL(false);
+	entity_open(&entity, type, id, false);
+	loaded = entity_use_room(entity.use) > 0;
+	if (loaded)
+	{
+		Jsonb	   *state = entity_upgrade_state(type, id, entity.row.vsn, entity.row.state);
+
+		(void) entity_flush(&entity, true);
+		entity_terminate(type, id, state, reason);
+	}
+	entity_close(&entity);
+	PG_RETURN_BOOL(loaded);
 }
 
 /*
@@ -142,7 +170,7 @@ SQL_FUNCTION(revenant_delete_entity)
 	entity_open(&entity, entity_type_get(type), id, false);
 	existed = entity.row.exists && !entity.row.deleted;
 	if (existed)
-		(void) entity_write(&entity, NULL);
+		(void) entity_write(&entity, NULL, true);
 	entity_close(&entity);
 	PG_RETURN_BOOL(existed);
 }
@@ -203,7 +231,7 @@ upgrade_one(const EntityType *type, const char *id)
 	entity_open(&entity, type, id, false);
 	behind = entity.row.exists && !entity.row.deleted && entity.row.vsn < type->vsn;
 	if (behind)
-		(void) entity_write(&entity, entity_upgrade_state(type, id, entity.row.vsn, entity.row.state));
+		(void) entity_write(&entity, entity_upgrade_state(type, id, entity.row.vsn, entity.row.state), true);
 	entity_close(&entity);
 	return behind;
 }

@@ -62,6 +62,7 @@ typedef struct KnownType
 static HTAB *known = NULL;		/* of KnownType, in TopMemoryContext for the life of this process */
 static Oid	our_table = InvalidOid; /* revenant.entity_type, when they were made */
 static bool known_valid = true; /* nothing that they were made from has changed */
+static bool all_known = false;	/* every type was looked up since */
 static List *stale = NIL;		/* contexts, freed at the end of the transaction */
 
 static void
@@ -70,13 +71,15 @@ on_relation_change(Datum arg, Oid relation)
 	HASH_SEQ_STATUS status;
 	KnownType  *entry;
 
-	if (known == NULL || !known_valid)
+	if (!known_valid)
 		return;
 	if (!OidIsValid(relation) || relation == our_table)
 	{
 		known_valid = false;
 		return;
 	}
+	if (known == NULL)
+		return;
 	hash_seq_init(&status, known);
 	while ((entry = hash_seq_search(&status)) != NULL)
 	{
@@ -122,6 +125,8 @@ forget_all(void)
 	KnownType  *entry;
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
+	if (known == NULL)
+		return;
 	hash_seq_init(&status, known);
 	while ((entry = hash_seq_search(&status)) != NULL)
 	{
@@ -341,6 +346,7 @@ entity_type_find(const char *name)
 	if (!known_valid)
 	{
 		known_valid = true;		/* first: what changes during the look counts for the next one */
+		all_known = false;
 		forget_all();
 	}
 	strlcpy(key, name, sizeof(key));
@@ -367,5 +373,54 @@ entity_type_get(const char *name)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("entity type \"%s\" does not exist", name),
 				 errhint("create_entity_type() makes one.")));
+	return type;
+}
+
+static void
+note_name(Relation rel, HeapTuple tuple, void *arg)
+{
+	bool		isnull;
+	Datum		name = heap_getattr(tuple, ATT_ENTITY_TYPE, RelationGetDescr(rel), &isnull);
+
+	if (!isnull)
+		*(List **) arg = lappend(*(List **) arg, TextDatumGetCString(name));
+}
+
+/* Looks up all types. */
+static void
+know_all(void)
+{
+	Relation	rel = table_open(extension_get()->entity_type, AccessShareLock);
+	List	   *names = NIL;
+	ListCell   *cell;
+
+	our_table = extension_get()->entity_type;
+	row_visit(rel, note_name, &names);
+	table_close(rel, AccessShareLock);
+	foreach(cell, names)
+		(void) entity_type_find(lfirst(cell));
+}
+
+/* The type that a table serves, valid to the end of the transaction; NULL: none. */
+const EntityType *
+entity_type_of(Oid table)
+{
+	HASH_SEQ_STATUS status;
+	KnownType  *entry;
+	const EntityType *type = NULL;
+
+	if (!all_known || !known_valid)
+	{
+		know_all();
+		all_known = known_valid;
+	}
+	if (known == NULL)
+		return NULL;
+	hash_seq_init(&status, known);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		if (entry->type != NULL && entry->type->snapshots == table)
+			type = entry->type;
+	}
 	return type;
 }

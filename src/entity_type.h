@@ -69,6 +69,7 @@ typedef struct EntityType
 } EntityType;
 
 extern const EntityType *entity_type_find(const char *name);
+extern const EntityType *entity_type_of(Oid table);
 extern const EntityType *entity_type_get(const char *name);
 extern void entity_type_install_callbacks(void);
 extern Oid	entity_routine_find(const char *name, EntityRoutine which);

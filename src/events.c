@@ -127,6 +127,9 @@ static const struct
 	[EVENT_TASK_WAITING_FOR_SLOT] = {"task.waiting_for_slot", REACH_RING},
 	[EVENT_TASK_FOLLOWING] = {"task.following", REACH_RING},
 	[EVENT_TASK_FINISHED] = {"task.finished", REACH_RING},
+	[EVENT_ENTITY_LOADED] = {"entity.loaded", REACH_RING},
+	[EVENT_ENTITY_FLUSHED] = {"entity.flushed", REACH_RING},
+	[EVENT_ENTITY_CONFLICT] = {"entity.conflict", REACH_LOG},
 };
 
 /* What this file needs in the fixed segment, in bytes. */

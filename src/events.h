@@ -33,7 +33,10 @@ typedef enum EventKind
 	EVENT_TASK_QUARANTINED,
 	EVENT_TASK_WAITING_FOR_SLOT,
 	EVENT_TASK_FOLLOWING,
-	EVENT_TASK_FINISHED
+	EVENT_TASK_FINISHED,
+	EVENT_ENTITY_LOADED,		/* into memory, not at its creation */
+	EVENT_ENTITY_FLUSHED,		/* out of memory into its row */
+	EVENT_ENTITY_CONFLICT		/* its row was written past us: what memory had is dropped */
 } EventKind;
 
 /* Zero the struct, then set what matters. The strings are copied. */

@@ -42,6 +42,18 @@ receipt_set(const Receipt *receipt)
 	last = *receipt;
 }
 
+/* What the last call left to memory was written after all, in its transaction. */
+void
+receipt_set_written(const char *type, const char *id, int64 version)
+{
+	if (strcmp(last.type, type) != 0 || strcmp(last.id, id) != 0 || last.version != version)
+		return;
+	last.durable = true;
+	last.xid = U64FromFullTransactionId(GetTopFullTransactionId());
+	last.lsn = GetXLogInsertRecPtr();
+	last.timeline = GetWALInsertionTimeLine();
+}
+
 /*
  * receipt(): of the last call of this session, also if its transaction was rolled
  * back since; nulls before the first one. xid, lsn and timeline are null for a call that wrote nothing.

@@ -22,6 +22,7 @@ typedef struct Receipt
 	TimeLineID	timeline;
 } Receipt;
 
+extern void receipt_set_written(const char *type, const char *id, int64 version);
 extern void receipt_set(const Receipt *receipt);
 
 #endif							/* REVENANT_RECEIPT_H */

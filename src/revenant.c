@@ -12,6 +12,7 @@
 
 #include "ddl.h"
 #include "entity_type.h"
+#include "entity_xact.h"
 #include "events.h"
 #include "extension.h"
 #include "guard.h"
@@ -44,6 +45,7 @@ _PG_init(void)
 	task_install_callbacks();
 	snapshot_install_callbacks();
 	entity_type_install_callbacks();
+	entity_xact_install_callbacks();
 	ddl_install_hooks();
 	launcher_register();
 }

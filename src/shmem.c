@@ -28,6 +28,7 @@
 
 #include "clock.h"
 #include "debug.h"
+#include "entity_memory.h"
 #include "error.h"
 #include "events.h"
 #include "fence_state.h"
@@ -77,7 +78,8 @@ static void startup_hook(void);
 static void attach(void);
 
 static const char *const tranche_names[] = {
-	"RevenantDatabases", "RevenantLeases", "RevenantHolders", "RevenantTasks", "RevenantStats", "RevenantTaskStats", "RevenantArea"
+	"RevenantDatabases", "RevenantLeases", "RevenantHolders", "RevenantTasks", "RevenantStats", "RevenantTaskStats", "RevenantEntities",
+	"RevenantFlushers", "RevenantArea"
 };
 
 /* What each table is made of; the tranche is known at run time only. */
@@ -102,6 +104,12 @@ table_parameters(SharedTable which)
 			break;
 		case SHARED_TASK_STATS:
 			params = *stat_task_params();
+			break;
+		case SHARED_ENTITIES:
+			params = *entity_memory_params();
+			break;
+		case SHARED_FLUSHERS:
+			params = *flusher_params();
 			break;
 		default:
 			params = *task_status_params();

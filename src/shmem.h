@@ -20,6 +20,8 @@ typedef enum SharedTable
 	SHARED_TASKS,				/* TaskStatus */
 	SHARED_STATS,				/* StatDatabase: what was counted for each database and instance */
 	SHARED_TASK_STATS,			/* StatTask */
+	SHARED_ENTITIES,			/* EntityEntry: states that are ahead of their rows */
+	SHARED_FLUSHERS,			/* Flusher: one per owner of such */
 	SHARED_TABLES				/* how many there are */
 } SharedTable;
 

@@ -91,6 +91,7 @@ extern void snapshot_install_callbacks(void);
 /* its rows: snapshot_row.c */
 extern void snapshot_read(Snapshots *snapshots, const char *id, SnapshotRow *row);
 extern void snapshot_lock(Snapshots *snapshots, const char *id, SnapshotRow *row);
+extern bool snapshot_may_write(const Snapshots *snapshots);
 extern bool snapshot_wait_for_insert(Snapshots *snapshots, const char *id);
 extern bool snapshot_insert(Snapshots *snapshots, const char *id, const SnapshotRow *row);
 extern bool snapshot_update(Snapshots *snapshots, const char *id, const SnapshotRow *old, SnapshotRow *row);

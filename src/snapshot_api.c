@@ -25,7 +25,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "entity.h"
+#include "entity_call.h"
 #include "error.h"
 #include "extension.h"
 #include "snapshot.h"
@@ -71,7 +71,8 @@ id_argument(FunctionCallInfo fcinfo, int n)
 
 /*
  * load(snapshots, id, for_update): the snapshot, or null where there is none. A
- * removed one is there, with deleted true. for_update locks its row to the end of the transaction. Raises 22004, 25006, 42501, 42P17,
+ * removed one is there, with deleted true; dirty where memory is ahead of the row. for_update
+ * locks its row to the end of the transaction, with all that memory had in it. Raises 22004, 25006, 42501, 42P17,
  * 55P03.
  */
 SQL_FUNCTION(revenant_load)
@@ -79,6 +80,7 @@ SQL_FUNCTION(revenant_load)
 	Oid			table = snapshot_argument(fcinfo, 0);
 	char	   *id = id_argument(fcinfo, 1);
 	bool		for_update = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
+	bool		dirty = false;
 	Snapshots	snapshots;
 	SnapshotRow row;
 
@@ -89,13 +91,16 @@ SQL_FUNCTION(revenant_load)
 	}
 	snapshot_open(table, for_update ? RowExclusiveLock : AccessShareLock, &snapshots);
 	if (for_update)
+	{
+		entity_yield(table, id);
 		snapshot_lock(&snapshots, id, &row);
+	}
 	else
-		snapshot_read(&snapshots, id, &row);
+		dirty = entity_read(&snapshots, id, &row);
 	snapshot_close(&snapshots);
 	if (!row.exists)
 		PG_RETURN_NULL();
-	return snapshot_datum(fcinfo, id, &row, false);
+	return snapshot_datum(fcinfo, id, &row, dirty);
 }
 
 /* Raises RV003: the row is not at the version that was expected. */
@@ -189,6 +194,7 @@ SQL_FUNCTION(revenant_save)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("vsn must not be negative")));
 	snapshot_open(table, RowExclusiveLock, &snapshots);
+	entity_yield(table, id);
 	snapshot_lock(&snapshots, id, &row);
 	if (!is_expected(&row, expected))
 		complain_of_version(&snapshots, id, expected, &row);
@@ -214,6 +220,7 @@ SQL_FUNCTION(revenant_remove)
 	PreventCommandDuringRecovery("revenant.remove()");
 	PreventCommandIfReadOnly("revenant.remove()");
 	snapshot_open(table, RowExclusiveLock, &snapshots);
+	entity_yield(table, id);
 	snapshot_lock(&snapshots, id, &row);
 	if (!is_expected(&row, expected) || row.deleted)
 		complain_of_version(&snapshots, id, expected, &row);

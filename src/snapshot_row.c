@@ -30,7 +30,9 @@
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
@@ -70,7 +72,7 @@ fill_from_tuple(const Snapshots *snapshots, HeapTuple tuple, SnapshotRow *row)
 	value = column(snapshots, tuple, SNAPSHOT_RESERVED, &isnull);
 	row->reserved = isnull ? 0 : DatumGetInt64(value);
 	row->tid = tuple->t_self;
-	row->xmin = HeapTupleHeaderGetXmin(tuple->t_data);
+	row->xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
 }
 
 /* The row with this id as a snapshot sees it: its place. False: there is none. */
@@ -261,7 +263,8 @@ snapshot_fill(HeapTuple tuple, TupleDesc desc, SnapshotRow *row)
 	value = heap_getattr(tuple, 6, desc, &isnull);
 	row->reserved = isnull ? 0 : DatumGetInt64(value);
 	value = heap_getattr(tuple, 7, desc, &isnull);
-	row->tid = *(ItemPointer) DatumGetPointer(value);
+	if (!isnull)
+		row->tid = *(ItemPointer) DatumGetPointer(value);
 	value = heap_getattr(tuple, 8, desc, &isnull);
 	row->xmin = DatumGetTransactionId(value);
 }
@@ -336,6 +339,15 @@ snapshot_lock(Snapshots *snapshots, const char *id, SnapshotRow *row)
 		lock_plain(snapshots, id, row);
 	else
 		select_row(snapshots, id, PLAN_LOCK, row);
+}
+
+/* Whether the caller may certainly do with any row what a call does; else a statement has to find out. */
+bool
+snapshot_may_write(const Snapshots *snapshots)
+{
+	AclMode		needed = ACL_SELECT | ACL_UPDATE;
+
+	return snapshots->plain || pg_class_aclmask(snapshots->table->oid, GetUserId(), needed, ACLMASK_ALL) == needed;
 }
 
 /* Writes a new row. False when one with this id is there, also one that was committed while this waited for it. */
