@@ -12,12 +12,8 @@
  * nothing; once the server does not follow any more it commits nothing either.
  *
  * NOTES
- *	  The callback that reports the end is registered before the connection is
- *	  made, and therefore runs after the locks are released: when the
- *	  supervisor hears of it, the lease is free.
- *
- *	  The role's settings are those of a login of that role. What our first
- *	  transaction needs otherwise it sets for that transaction alone.
+ *	  How such a process comes and ends is in runner_process.c. What our first
+ *	  transaction needs of settings it sets for that transaction alone.
  *
  *	  The statements of a command are separate transactions, unlike those of a
  *	  simple query; BEGIN, COMMIT and procedures that commit work as they do
@@ -60,6 +56,7 @@
 #include "lease.h"
 #include "row.h"
 #include "runner.h"
+#include "runner_process.h"
 #include "task.h"
 #include "task_event.h"
 #include "task_state.h"
@@ -67,7 +64,6 @@
 #include "worker.h"
 
 /* This run */
-static WorkerExtra me;
 static char task_name[TASK_NAME_MAX + 1];	/* empty in any other process */
 static char *task_lease = NULL;
 static char *task_command = NULL;
@@ -77,13 +73,6 @@ static Jsonb *task_settings = NULL;
 static int64 task_timeout_us = 0;	/* 0: none */
 static int64 task_deadline_us = 0;
 static MemoryContext command_context = NULL;
-
-/* How it ended; reported when the process exits */
-static RunOutcome outcome = RUN_BROKEN;
-static char last_sqlstate[6] = "";
-static char last_message[WORKER_MESSAGE_MAX] = "";
-
-static emit_log_hook_type previous_emit_log_hook = NULL;
 
 /* The end of a run's timeout; a command that catches the cancel gets another one. */
 static Alarm timeout_alarm;
@@ -104,54 +93,12 @@ runner_current_token(void)
 	return task_token;
 }
 
-static void
-remember_error(const ErrorData *error)
-{
-	strlcpy(last_sqlstate, unpack_sql_state(error->sqlerrcode), sizeof(last_sqlstate));
-	strlcpy(last_message, error->message ? error->message : "", sizeof(last_message));
-}
-
-/* A FATAL error is never caught; this is the only place that sees it. */
-static void
-on_log(ErrorData *error)
-{
-	if (error->elevel >= FATAL)
-		remember_error(error);
-	if (previous_emit_log_hook)
-		previous_emit_log_hook(error);
-}
-
-static void
-report_end(int code, Datum arg)
-{
-	if (outcome != RUN_SUCCEEDED && last_message[0] != '\0')
-		outcome = RUN_FAILED;
-	worker_runner_exit(me.slot, me.generation, outcome, last_sqlstate, last_message);
-}
-
-/* A setting for this transaction alone. */
-static void
-pin(const char *name, const char *value)
-{
-	if (GetConfigOption(name, true, false) != NULL)
-		(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, ERROR, false);
-}
-
 /* Begins the first transaction, in which nothing of the role's settings holds. */
 static void
 begin_claim(void)
 {
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	/* whatever the role's defaults are */
-	if (!task_follows)
-		XactReadOnly = false;
-	XactIsoLevel = XACT_READ_COMMITTED;
-	XactDeferrable = false;
-	pin("search_path", "pg_catalog");
-	pin("lock_timeout", "0");
-	pin("transaction_timeout", "0");
-	pin("revenant.session_leases", "on");
+	runner_process_begin(!task_follows);
+	runner_process_pin("revenant.session_leases", "on");
 }
 
 /* The extension that this runner was started for, or NULL. */
@@ -180,7 +127,7 @@ read_task(const Extension *extension, const RunnerSlot *slot, TaskRow *row)
 		task_parse(tuple, RelationGetDescr(rel), row);
 	table_close(rel, AccessShareLock);
 	PopActiveSnapshot();
-	return tuple != NULL && row->enabled && row->native && row->problem == NULL && row->run_as_oid == me.role &&
+	return tuple != NULL && row->enabled && row->native && row->problem == NULL && row->run_as_oid == runner_me.role &&
 		task_same_life(&row->life, &slot->life);
 }
 
@@ -255,7 +202,7 @@ claim(const RunnerSlot *slot)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	run = task_state_start(extension, &row, slot, task_token);
 	PopActiveSnapshot();
-	task_tell_started(row.name, me.role, row.lease, task_token, row.has_schedule);
+	task_tell_started(row.name, runner_me.role, row.lease, task_token, row.has_schedule);
 	task_lease = MemoryContextStrdup(TopMemoryContext, row.lease);	/* for the life of this process */
 	keep(&row, row.command);
 
@@ -266,18 +213,18 @@ claim(const RunnerSlot *slot)
 	 */
 	if (row.has_schedule)
 	{
-		pin("synchronous_commit", "local");
+		runner_process_pin("synchronous_commit", "local");
 		ForceSyncCommit();
 	}
 	else
-		pin("synchronous_commit", "off");
-	if (!worker_runner_commit(me.slot, me.generation))
+		runner_process_pin("synchronous_commit", "off");
+	if (!worker_runner_commit(runner_me.slot, runner_me.generation))
 		ereport(ERROR,
 				(errcode(ERRCODE_ADMIN_SHUTDOWN),
 				 errmsg("task \"%s\" was told to end before it began", task_name)));
 	CommitTransactionCommand();
 
-	worker_runner_lead(me.slot, me.generation, task_token, run);
+	worker_runner_lead(runner_me.slot, runner_me.generation, task_token, run);
 	DEBUG_POINT_QUIET("runner-before-leading");
 	task_status_lead(&slot->task, slot->next_run);
 	return true;
@@ -319,10 +266,10 @@ follow(const RunnerSlot *slot)
 		return false;
 	}
 	keep(&row, row.follower_command);
-	task_tell_started(row.name, me.role, NULL, 0, true);
+	task_tell_started(row.name, runner_me.role, NULL, 0, true);
 	CommitTransactionCommand();
 	SetConfigOption("default_transaction_read_only", "on", PGC_SUSET, PGC_S_OVERRIDE);
-	worker_runner_lead(me.slot, me.generation, 0, 0);
+	worker_runner_lead(runner_me.slot, runner_me.generation, 0, 0);
 	task_status_follow(&slot->task);
 	return true;
 }
@@ -428,7 +375,7 @@ run_command(void)
 	StartTransactionCommand();
 	DEBUG_POINT("runner-before-command");
 	if (task_settings != NULL)
-		task_apply_settings(task_settings, me.role, true);
+		task_apply_settings(task_settings, runner_me.role, true);
 	MemoryContextSwitchTo(command_context);
 	parsed = pg_parse_query(task_command);
 	CommitTransactionCommand();
@@ -459,57 +406,30 @@ run_command(void)
 	debug_query_string = NULL;
 }
 
-/* What a login of this role would load. */
-static void
-load_session_libraries(void)
-{
-	StartTransactionCommand();
-	process_session_preload_libraries();
-	CommitTransactionCommand();
-}
-
 /* A runner. */
 void
 revenant_runner_main(Datum main_arg)
 {
 	RunnerSlot	slot;
-	char		application[NAMEDATALEN];
 	bool		claimed;
 	int			code = 0;
 
-	memcpy(&me, MyBgworkerEntry->bgw_extra, sizeof(me));
-	Assert(me.slot == DatumGetInt32(main_arg));
-
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	before_shmem_exit(report_end, (Datum) 0);
-	if (!worker_runner_attach(me.slot, me.generation) ||
-		!worker_runner_get(me.slot, me.generation, &slot))
-		proc_exit(0);
+	runner_process_attach(main_arg, &slot);
 	strlcpy(task_name, slot.name, sizeof(task_name));
 	task_follows = slot.follows;
-	previous_emit_log_hook = emit_log_hook;
-	emit_log_hook = on_log;
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(me.database, me.role, COMPAT_BYPASS_ROLELOGINCHECK);
-
-	/* notices go to the log, unless the server is configured otherwise */
-	SetConfigOption("log_min_messages", "notice", PGC_SUSET, PGC_S_DYNAMIC_DEFAULT);
-	snprintf(application, sizeof(application), "revenant task %.*s",
-			 pg_mbcliplen(task_name, (int) strlen(task_name), (int) (sizeof(application) - sizeof("revenant task "))), task_name);
-	SetConfigOption("application_name", application, PGC_USERSET, PGC_S_SESSION);
+	runner_process_connect("revenant task ", task_name);
 
 	PG_TRY();
 	{
-		load_session_libraries();
+		runner_process_load_libraries();
 		events_defer_notify(true);
 		claimed = task_follows ? follow(&slot) : claim(&slot);
 		events_defer_notify(false);
 		if (claimed && guc_notify)
-			worker_nudge_supervisor(me.database);
+			worker_nudge_supervisor(runner_me.database);
 		if (claimed)
 			run_command();
-		outcome = RUN_SUCCEEDED;
+		runner_process_succeeded();
 	}
 	PG_CATCH();
 	{
@@ -520,11 +440,10 @@ revenant_runner_main(Datum main_arg)
 		error = CopyErrorData();
 		if (task_timeout_us > 0 && error->sqlerrcode == ERRCODE_QUERY_CANCELED && clock_now_us() >= task_deadline_us)
 			error->message = psprintf("the run took longer than its timeout of %.3f s", task_timeout_us / 1e6);
-		remember_error(error);
+		runner_process_failed(error);
 		EmitErrorReport();
 		FlushErrorState();
 		AbortOutOfAnyTransaction();
-		outcome = RUN_FAILED;
 		code = 1;
 	}
 	PG_END_TRY();

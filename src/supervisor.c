@@ -487,7 +487,7 @@ ended_with_server(const RunnerSlot *slot)
 	return !slot->stop && ended_by(slot, ERRCODE_ADMIN_SHUTDOWN) && worker_server_is_stopping();
 }
 
-/* Looks at every runner slot of this database. */
+/* Looks at every runner slot of this database that is a task's. */
 static void
 collect(void)
 {
@@ -505,6 +505,8 @@ collect(void)
 		pid_t		pid;
 		bool		never_came;
 
+		if (slot->kind != RUNNER_TASK)
+			continue;
 		task = hash_search(supervised_tasks, &slot->task, HASH_FIND, NULL);
 		never_came = slot->state == RUNNER_STARTING && task != NULL && task->handle != NULL &&
 			task->runner_generation == slot->generation &&

@@ -48,6 +48,25 @@ typedef enum RunnerState
 	RUNNER_EXITED				/* its supervisor has not written the outcome yet */
 } RunnerState;
 
+/* What a runner is for */
+typedef enum RunnerKind
+{
+	RUNNER_TASK = 0,			/* one run of a task */
+	/* services to a role, as that role; there is at most one of each kind for a role in a database */
+	RUNNER_DELIVERY,			/* its messages and timers */
+	RUNNER_FLUSH,				/* the relaxed entities in its tables */
+	RUNNER_KINDS
+} RunnerKind;
+
+/* Which service to which role */
+typedef struct ServiceKey
+{
+	RunnerKind	kind;
+	Oid			database;
+	Oid			instance;		/* oid of the extension */
+	Oid			role;
+} ServiceKey;
+
 typedef enum RunOutcome
 {
 	RUN_BROKEN = 0,				/* ended without saying how */
@@ -59,7 +78,10 @@ typedef struct RunnerSlot
 {
 	RunnerState state;
 	uint32		generation;
-	TaskKey		task;
+	RunnerKind	kind;
+	TaskKey		task;			/* of a service: database and instance alone */
+	Oid			role;			/* of a service */
+	bool		cautious;		/* of a service: the one before it ended badly, or is not known */
 	TaskLife	life;
 	bool		follows;		/* runs the follower_command of a standby: without a lease, and without a row */
 	bool		scheduled;		/* its task had a schedule when it was started */
@@ -68,7 +90,7 @@ typedef struct RunnerSlot
 	int			procno;
 	bool		stop;			/* asked to end */
 	int64		registered_us;
-	int64		started_us;		/* when it got the lease, or began to follow; 0: not yet */
+	int64		started_us;		/* when it got the lease, or began to follow, or to serve; 0: not yet */
 	int64		due_us;			/* since when the run was due */
 	int64		ended_us;
 	int64		token;
@@ -79,7 +101,7 @@ typedef struct RunnerSlot
 	int64		requests;		/* ... and with it */
 	RunOutcome	outcome;
 	char		sqlstate[6];
-	char		name[TASK_NAME_MAX + 1];
+	char		name[TASK_NAME_MAX + 1];	/* of the task, or the role */
 	char		message[WORKER_MESSAGE_MAX];
 } RunnerSlot;
 
@@ -151,6 +173,7 @@ extern bool worker_supervisor_absent(int slot);
 extern void worker_supervisor_exit(int slot, uint32 generation);
 extern void worker_supervisor_hungry(int slot, int64 since_us);
 extern int	worker_runner_reserve(const RunnerRequest *wanted, int64 since_us, uint32 *generation);
+extern int	worker_service_reserve(const ServiceKey *service, const char *role_name, bool cautious, uint32 *generation);
 extern void worker_runner_free(int slot, uint32 generation);
 extern void worker_runner_give_back(int slot, uint32 generation);
 extern int	worker_runner_pid(const TaskKey *task);
@@ -166,6 +189,9 @@ extern bool worker_runner_get(int slot, uint32 generation, RunnerSlot *copy);
 extern bool worker_runner_commit(int slot, uint32 generation);
 extern void worker_runner_lead(int slot, uint32 generation, int64 token, int64 run);
 extern void worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *sqlstate, const char *message);
+
+/* of those who have something to do for a service */
+extern void worker_service_wake(const ServiceKey *service);
 
 /* of DDL */
 extern bool worker_pause(Oid database);
