@@ -69,7 +69,7 @@ PGFILEDESC = "revenant - leases, fence tokens, supervised tasks"
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
 
 # In the order in which they are run. The debug build has its own functions, too.
-SQL_PARTS = head events fence lease guard task entity stat usage created
+SQL_PARTS = head events fence lease guard task entity message stat usage created
 ifneq ($(REVENANT_DEBUG),)
 SQL_PARTS += debug
 endif

@@ -34,7 +34,7 @@
  *
  *	  Roles are dropped, renamed and locked out from any database, while tasks
  *	  of all databases run as them: every supervisor looks again at once. So
- *	  does a database's own after a restore, which copies rows into our table.
+ *	  does a database's own after a restore, which copies rows into our tables.
  *
  *-------------------------------------------------------------------------
  */
@@ -84,7 +84,7 @@ static struct
 static int	npaused = 0;
 static bool roles_changed = false;	/* the supervisors are to look when it ends */
 static bool databases_changed = false;	/* the launcher is to look when it ends */
-static bool tasks_restored = false;	/* the supervisor here is to look when it ends */
+static bool rows_restored = false;	/* the supervisor here is to look when it ends */
 
 /* Whether the caller may create databases. */
 static bool
@@ -287,14 +287,15 @@ changes_roles(Node *statement)
 		(IsA(statement, RenameStmt) && castNode(RenameStmt, statement)->renameType == OBJECT_ROLE);
 }
 
-/* Whether this is how pg_dump's output brings tasks. */
+/* Whether this is how pg_dump's output brings tasks, or messages. */
 static bool
-restores_tasks(Node *statement)
+restores_rows(Node *statement)
 {
 	const CopyStmt *copy = (CopyStmt *) statement;
 
 	return IsA(statement, CopyStmt) && copy->is_from && copy->relation != NULL && copy->relation->schemaname != NULL &&
-		strcmp(copy->relation->schemaname, "revenant") == 0 && strcmp(copy->relation->relname, "task") == 0;
+		strcmp(copy->relation->schemaname, "revenant") == 0 &&
+		(strcmp(copy->relation->relname, "task") == 0 || strcmp(copy->relation->relname, "message") == 0);
 }
 
 /* Ends the workers in a database and returns when their processes are gone; 55006 after ten seconds. */
@@ -363,7 +364,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (IsA(pstmt->utilityStmt, CreatedbStmt) || IsA(pstmt->utilityStmt, AlterDatabaseStmt))
 		databases_changed = true;
 	roles_changed |= changes_roles(pstmt->utilityStmt);
-	tasks_restored |= restores_tasks(pstmt->utilityStmt);
+	rows_restored |= restores_rows(pstmt->utilityStmt);
 	if (OidIsValid(database))
 	{
 		prevent_in_block(pstmt->utilityStmt, context == PROCESS_UTILITY_TOPLEVEL);
@@ -392,9 +393,9 @@ on_xact_end(XactEvent event, void *arg)
 		worker_wake_launcher();
 	while (npaused > 0)
 		worker_resume(paused[--npaused].database);
-	if (tasks_restored && event == XACT_EVENT_COMMIT && shmem_is_ready())
+	if (rows_restored && event == XACT_EVENT_COMMIT && shmem_is_ready())
 		worker_wake_supervisor(MyDatabaseId);
-	databases_changed = tasks_restored = false;
+	databases_changed = rows_restored = false;
 	if (event != XACT_EVENT_COMMIT)
 		roles_changed = false;
 }

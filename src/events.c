@@ -130,6 +130,7 @@ static const struct
 	[EVENT_ENTITY_LOADED] = {"entity.loaded", REACH_RING},
 	[EVENT_ENTITY_FLUSHED] = {"entity.flushed", REACH_RING},
 	[EVENT_ENTITY_CONFLICT] = {"entity.conflict", REACH_LOG},
+	[EVENT_MESSAGE_SET_ASIDE] = {"message.set_aside", REACH_LOG},
 };
 
 /* What this file needs in the fixed segment, in bytes. */

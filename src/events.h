@@ -36,7 +36,8 @@ typedef enum EventKind
 	EVENT_TASK_FINISHED,
 	EVENT_ENTITY_LOADED,		/* into memory, not at its creation */
 	EVENT_ENTITY_FLUSHED,		/* out of memory into its row */
-	EVENT_ENTITY_CONFLICT		/* its row was written past us: what memory had is dropped */
+	EVENT_ENTITY_CONFLICT,		/* its row was written past us: what memory had is dropped */
+	EVENT_MESSAGE_SET_ASIDE		/* a message to an entity was given up */
 } EventKind;
 
 /* Zero the struct, then set what matters. The strings are copied. */

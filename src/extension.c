@@ -38,6 +38,7 @@
 #include "fence.h"
 #include "guc.h"
 #include "lease_row.h"
+#include "message.h"
 #include "request.h"
 #include "shmem.h"
 #include "task.h"
@@ -62,7 +63,7 @@ on_relation_change(Datum arg, Oid relation)
 {
 	if (relation == InvalidOid || relation == cache.lease || relation == cache.task ||
 		relation == cache.task_state || relation == cache.task_run || relation == cache.entity_type ||
-		relation == cache.request[0] || relation == cache.request[1])
+		relation == cache.request[0] || relation == cache.request[1] || relation == cache.message)
 		cache_valid = false;
 }
 
@@ -180,16 +181,21 @@ extension_find(void)
 	cache.request_half = member_relation("_request_half");
 	cache.reply_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("reply"), ObjectIdGetDatum(cache.schema));
 	cache.history_function = function_oid("_keep_history", 0, NULL);
+	cache.message = member_relation("message");
+	cache.message_pkey = index_of(cache.message, "message_pkey");
+	cache.message_queue = index_of(cache.message, "message_queue_idx");
+	cache.message_number = member_relation("_message_number");
 	cache.differs = !has_columns(cache.lease, LEASE_ROW_COLUMNS) || !has_columns(cache.task, TASK_COLUMNS) ||
 		!has_columns(cache.task_state, STATE_COLUMNS) || !has_columns(cache.task_run, RUN_COLUMNS) ||
 		!has_columns(cache.entity_type, ENTITY_TYPE_COLUMNS) || !has_columns(cache.request[0], REQUEST_COLUMNS) ||
-		!has_columns(cache.request[1], REQUEST_COLUMNS);
+		!has_columns(cache.request[1], REQUEST_COLUMNS) || !has_columns(cache.message, MESSAGE_COLUMNS);
 	cache.guard_function = function_oid("_guard", 0, NULL);
 	cache.admin_function = function_oid("advance_tokens", 1, bigint_arg);
 	/* while its script runs some of it is still missing */
 	if (!OidIsValid(cache.admin_function) || !OidIsValid(cache.guard_function) ||
 		!OidIsValid(cache.task_state_pkey) || !OidIsValid(cache.task_run_pkey) || !OidIsValid(cache.lease_pkey) ||
-		!OidIsValid(cache.entity_type_pkey) || !OidIsValid(cache.request_half) || !OidIsValid(cache.history_function))
+		!OidIsValid(cache.entity_type_pkey) || !OidIsValid(cache.request_half) || !OidIsValid(cache.history_function) ||
+		!OidIsValid(cache.message_queue))
 		cache_valid = false;
 	return &cache;
 }

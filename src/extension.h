@@ -37,6 +37,10 @@ typedef struct Extension
 	Oid			request_pkey[2];
 	Oid			request_half;	/* a sequence */
 	Oid			reply_type;		/* revenant.reply */
+	Oid			message;
+	Oid			message_pkey;
+	Oid			message_queue;	/* an index: see message_queue.c */
+	Oid			message_number; /* a sequence */
 	Oid			guard_function; /* revenant._guard() */
 	Oid			history_function;	/* revenant._keep_history() */
 	Oid			admin_function; /* EXECUTE on it makes an admin */

@@ -19,6 +19,7 @@
 #include "guc.h"
 #include "launcher.h"
 #include "lease_xact.h"
+#include "message.h"
 #include "shmem.h"
 #include "snapshot.h"
 #include "task_change.h"
@@ -46,6 +47,7 @@ _PG_init(void)
 	snapshot_install_callbacks();
 	entity_type_install_callbacks();
 	entity_xact_install_callbacks();
+	message_install_callbacks();
 	ddl_install_hooks();
 	launcher_register();
 }

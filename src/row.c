@@ -241,6 +241,24 @@ row_delete(Relation rel, HeapTuple old)
 	return result == TM_Ok;
 }
 
+/* The same for a caller that must not wait for anybody: ROW_LOCKED says that it is deleted. */
+RowLock
+row_try_delete(Relation rel, HeapTuple old)
+{
+	TM_FailureData failure;
+
+	switch (table_tuple_delete(rel, &old->t_self, GetCurrentCommandId(true), SnapshotAny, InvalidSnapshot, false, &failure, false))
+	{
+		case TM_Ok:
+			return ROW_LOCKED;
+		case TM_BeingModified:
+		case TM_WouldBlock:
+			return ROW_BUSY;
+		default:
+			return ROW_CHANGED;
+	}
+}
+
 /* The value of a sequence of ours as it is now, without a privilege; 0: none was drawn yet. */
 int64
 row_sequence_value(Oid sequence)

@@ -11,6 +11,7 @@
  *		load		the rows, if they may have changed, or every half a minute
  *		decide		for each task the phase it belongs in; start what is due, in
  *					order of lateness, and stop what must not run
+ *		serve		runners that deliver messages: service.c, message_due.c
  *		upkeep		what is beside the tasks: upkeep.c
  *
  * Each of these is a transaction of its own, or several, and an error in one
@@ -70,8 +71,10 @@
 #include "fence.h"
 #include "guc.h"
 #include "lease.h"
+#include "message_due.h"
 #include "restart.h"
 #include "row.h"
+#include "service.h"
 #include "stat.h"
 #include "stat_task.h"
 #include "supervisor.h"
@@ -917,6 +920,7 @@ look_for_extension(void *arg)
 		task_status_purge(MyDatabaseId, instance);
 		lease_purge();
 		stat_purge(MyDatabaseId, instance);
+		service_forget_all();
 	}
 	if (extension_present)
 		stat_attach(instance);
@@ -1012,6 +1016,17 @@ lead(void)
 	return leading || !guc_enabled;
 }
 
+/* Beside the tasks: runners that serve roles, on a server that leads. */
+static void
+serve(void)
+{
+	service_collect(instance);
+	if (following)
+		return;
+	message_look_for_due();
+	service_start_wanted(instance);
+}
+
 /* One look at everything. */
 static void
 tick(void)
@@ -1043,6 +1058,7 @@ tick(void)
 	if (!initialized)
 		initialized = tick_step("tell that it is here", tell_initialized, NULL);
 	(void) tick_step("decide what to run", decide, NULL);
+	serve();
 	if (following && !reload_wanted)
 		tick_at_most(loaded_us + load_every_us - clock_now_us());
 	if (guc_enabled && !following)
@@ -1087,6 +1103,7 @@ revenant_supervisor_main(Datum main_arg)
 
 	tick_init();
 	supervised_init();
+	service_init();
 	events_defer_notify(true);
 	wait_event = compat_wait_event("RevenantSupervisorMain");
 

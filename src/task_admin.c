@@ -17,6 +17,7 @@
 
 #include "error.h"
 #include "extension.h"
+#include "message.h"
 #include "row.h"
 #include "task.h"
 #include "task_change.h"
@@ -182,9 +183,9 @@ collect_foreign(Relation rel, HeapTuple tuple, void *arg)
 
 /*
  * adopt(): makes this database's own what was copied into it. Returns how many
- * tasks. A role is looked up by its name; a task whose role does not exist here
+ * tasks and messages. A role is looked up by its name; a task whose role does not exist here
  * stays held for that reason. Raises 25006, and 42501 if a task runs as a
- * role that the caller cannot become.
+ * role that the caller cannot become, or a message was sent by one.
  */
 SQL_FUNCTION(revenant_adopt)
 {
@@ -237,5 +238,7 @@ SQL_FUNCTION(revenant_adopt)
 	table_close(rel, NoLock);
 	if (adopted > 0)
 		task_note_change();
+	if (OidIsValid(oids.message_pkey))
+		adopted += message_adopt(&oids);
 	PG_RETURN_INT64(adopted);
 }

@@ -82,6 +82,7 @@ typedef struct RunnerSlot
 	TaskKey		task;			/* of a service: database and instance alone */
 	Oid			role;			/* of a service */
 	bool		cautious;		/* of a service: the one before it ended badly, or is not known */
+	int64		served;			/* by a service: how much it has done */
 	TaskLife	life;
 	bool		follows;		/* runs the follower_command of a standby: without a lease, and without a row */
 	bool		scheduled;		/* its task had a schedule when it was started */
@@ -188,6 +189,7 @@ extern bool worker_runner_attach(int slot, uint32 generation);
 extern bool worker_runner_get(int slot, uint32 generation, RunnerSlot *copy);
 extern bool worker_runner_commit(int slot, uint32 generation);
 extern void worker_runner_lead(int slot, uint32 generation, int64 token, int64 run);
+extern void worker_service_progress(int slot, uint32 generation, int64 served);
 extern void worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *sqlstate, const char *message);
 
 /* of those who have something to do for a service */

@@ -385,6 +385,16 @@ worker_runner_lead(int slot, uint32 generation, int64 token, int64 run)
 	LWLockRelease(&worker_shared->lock);
 }
 
+/* A service has done so much by now, and that is committed. */
+void
+worker_service_progress(int slot, uint32 generation, int64 served)
+{
+	LWLockAcquire(&worker_shared->lock, LW_EXCLUSIVE);
+	if (worker_runners[slot].generation == generation)
+		worker_runners[slot].served = served;
+	LWLockRelease(&worker_shared->lock);
+}
+
 /* A runner ends. Called when its locks are gone; never raises. */
 void
 worker_runner_exit(int slot, uint32 generation, RunOutcome outcome, const char *sqlstate, const char *message)

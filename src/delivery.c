@@ -1,0 +1,639 @@
+/*-------------------------------------------------------------------------
+ *
+ * delivery.c
+ *	  The process that delivers the messages and timers of one role, as that role.
+ *
+ * It takes what is due in the order of message_queue.c. A message's row is deleted in
+ * the transaction in which its handler runs: so it is applied once, or not yet.
+ *
+ *		together	many messages in one transaction, for a short while. If
+ *					anything goes wrong nothing of it happened, and the one that
+ *					it went wrong with is next, alone
+ *		alone		one message in one transaction. If its handler fails that is
+ *					written down, in a transaction of its own
+ *		cautiously	alone, and the attempt is written down before it is made
+ *
+ * The last is for the beginning of a process that follows one that ended badly, or
+ * of which nothing is known: a handler that ends its process, or the server, is
+ * given up as any other that fails. It is the service's answer to `cautious`.
+ *
+ * NOTES
+ *	  Together, a message waits for nothing: after TOGETHER_MAX_US what has begun
+ *	  is cancelled, to be delivered alone. So this process is never waited for
+ *	  while it waits with the locks of several entities; a caller
+ *	  with a deadlock is not made its victim for that.
+ *
+ *	  A row that somebody has locked, to cancel or resend it, is not waited for:
+ *	  its entity waits, and whoever has locked it wakes this process at the end.
+ *
+ *	  The handler has the role's own settings. What one sets for its transaction
+ *	  is undone before the next one.
+ *
+ *	  A process is replaced after a while: what a session keeps (settings, temporary
+ *	  tables, and what the role was allowed when it began) is not kept for ever.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "alarm.h"
+#include "clock.h"
+#include "compat.h"
+#include "debug.h"
+#include "delivery.h"
+#include "entity.h"
+#include "extension.h"
+#include "message.h"
+#include "message_queue.h"
+#include "row.h"
+#include "runner_process.h"
+#include "worker.h"
+
+/* Messages that are looked for at a time */
+#define LOOK_MAX 1000
+
+/* No message is begun in a transaction that has had that many, or that long; and none goes on in one after TOGETHER_MAX_US. */
+#define TOGETHER_MAX 200
+#define TOGETHER_BEGIN_US (20 * US_PER_MS)
+#define TOGETHER_MAX_US (50 * US_PER_MS)
+
+/* So many messages a cautious process delivers cautiously. */
+#define CAUTIOUS_MAX 50
+
+/* A transaction that failed because of others is repeated at once, that many times. */
+#define CONFLICTS_MAX 5
+
+/* It ends after that long without anything to do, and after LIFE_US in any case. */
+#define LINGER_US (1 * US_PER_S)
+#define LIFE_US (30 * US_PER_S)
+
+/* What somebody has locked is looked at again after that, at the latest. */
+#define BUSY_US (50 * US_PER_MS)
+
+/* What became of a message */
+typedef enum Delivered
+{
+	DELIVERED,					/* applied, if the transaction commits */
+	DELIVERY_VOID,				/* it is gone, or not due any more */
+	DELIVERY_BUSY,				/* somebody has locked it */
+	DELIVERY_IMPOSSIBLE			/* not as it is: it is to be set aside */
+} Delivered;
+
+/* What was looked for, and how far it is delivered */
+typedef struct Round
+{
+	QueueLook	look;
+	int			position;		/* in look.due */
+	HTAB	   *blocked;		/* entities that nothing more is delivered to in this round */
+	bool		progress;		/* something was delivered, or its failure was written down */
+} Round;
+
+static const RunnerSlot *service;	/* what this process was started for */
+static MemoryContext round_context = NULL;	/* reset before each look */
+static MemoryContext message_context = NULL;	/* reset before each message */
+static int64 delivered = 0;		/* by this process */
+static int	cautious_left = 0;	/* messages to be delivered cautiously */
+static int	alone_left = 0;		/* ... alone */
+static int	together_max = TOGETHER_MAX;	/* so many in the next transaction */
+static Alarm together_alarm;
+
+/* ---------------------------------------------------------------- one message */
+
+/* The extension that this process was started for. False: it is gone, or another one. */
+static bool
+find_extension(Extension *oids)
+{
+	const Extension *extension = extension_find();
+
+	if (extension == NULL || extension->extension != service->task.instance)
+		return false;
+	*oids = message_extension();
+	return true;
+}
+
+/* Why this role cannot deliver it, or NULL. palloc'd. */
+static const char *
+find_problem(const MessageRow *row)
+{
+	if (strcmp(row->sender, service->name) != 0)
+		return psprintf("role \"%s\" was renamed to \"%s\"", row->sender, service->name);
+	if (row->attempts >= MESSAGE_ATTEMPTS_MAX)
+		return row->error ? row->error : "its handler failed too often";
+	return NULL;
+}
+
+/* Whether it is still this role's, and due. */
+static bool
+is_due(const MessageRow *row)
+{
+	return row->native && row->sender_oid == runner_me.role && row->lane != LANE_SET_ASIDE &&
+		(row->deliver_at == 0 || row->deliver_at <= GetCurrentTimestamp());
+}
+
+static void
+report_activity(const MessageRow *row)
+{
+	static char activity[256];
+
+	snprintf(activity, sizeof(activity), "revenant: message " INT64_FORMAT " to %s", row->message_id, row->type);
+	debug_query_string = activity;
+	pgstat_report_activity(STATE_RUNNING, activity);
+}
+
+/*
+ * Takes the message out of the queue and runs its handler, in the transaction
+ * that is open. Raises what the handler does.
+ */
+static Delivered
+apply(const Extension *oids, Relation rel, const DueMessage *due, bool counted)
+{
+	EntityMessage message = {0};
+	MessageRow	row;
+	HeapTuple	tuple;
+	RowLock		lock;
+	int			nest_level;
+
+	SetCurrentStatementStartTimestamp();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	tuple = row_find_number(rel, oids->message_pkey, due->message_id);
+	if (tuple != NULL)
+		message_parse(tuple, RelationGetDescr(rel), &row);
+	if (tuple == NULL || (!counted && !is_due(&row)))
+	{
+		PopActiveSnapshot();
+		return DELIVERY_VOID;
+	}
+	if (!counted && find_problem(&row) != NULL)
+	{
+		PopActiveSnapshot();
+		return DELIVERY_IMPOSSIBLE;
+	}
+	lock = row_try_delete(rel, tuple);
+	if (lock != ROW_LOCKED)
+	{
+		PopActiveSnapshot();
+		return lock == ROW_BUSY ? DELIVERY_BUSY : DELIVERY_VOID;
+	}
+	CommandCounterIncrement();
+	UpdateActiveSnapshotCommandId();
+	DEBUG_POINT("delivery-before-handler");
+
+	report_activity(&row);
+	message.kind = row.timer ? "timer" : "send";
+	message.message_id = row.message_id;
+	message.attempt = counted ? row.attempts : row.attempts + 1;
+	message.sender = row.sender;
+	message.message = row.message;
+	nest_level = NewGUCNestLevel();
+	if (StatementTimeout > 0)
+		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
+	entity_deliver(row.type, row.id, &message);
+	if (StatementTimeout > 0 || get_timeout_active(STATEMENT_TIMEOUT))
+		disable_timeout(STATEMENT_TIMEOUT, false);
+	AtEOXact_GUC(true, nest_level);
+	PopActiveSnapshot();
+	CommandCounterIncrement();
+	return DELIVERED;
+}
+
+/* Begins a transaction in which a handler runs: with the role's settings, but it can write. */
+static void
+begin_delivery(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	XactReadOnly = false;
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* What has been committed is known: to the supervisor, to the statistics. */
+static void
+note_delivered(int count)
+{
+	if (count == 0)
+		return;
+	delivered += count;
+	worker_service_progress(runner_me.slot, runner_me.generation, delivered);
+	(void) pgstat_report_stat(false);
+}
+
+/* An error ended the transaction: takes the error, and cleans up. It is palloc'd in round_context. */
+static ErrorData *
+take_error(void)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(round_context);
+	alarm_clear(&together_alarm);
+	error = CopyErrorData();
+	disable_all_timeouts(false);
+	FlushErrorState();
+	AbortOutOfAnyTransaction();
+	/* an alarm that came after the error is meant for what is over */
+	QueryCancelPending = false;
+	MemoryContextSwitchTo(round_context);
+	debug_query_string = NULL;
+	return error;
+}
+
+/* ---------------------------------------------------------------- together */
+
+/*
+ * Delivers the next messages in one transaction. If that fails nothing has
+ * happened, and it is known what to deliver alone.
+ */
+static void
+deliver_together(Round *round)
+{
+	volatile int position = round->position;
+	volatile int count = 0;
+	volatile bool applied = false;	/* all that were begun */
+	volatile bool failed = false;
+	bool		hurried = false;
+	int64		begin_until_us = clock_now_us() + TOGETHER_BEGIN_US;
+	Extension	oids;
+
+	PG_TRY();
+	{
+		Relation	rel;
+
+		begin_delivery();
+		if (!find_extension(&oids))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("extension revenant was replaced")));
+		rel = table_open(oids.message, RowExclusiveLock);
+		while (position < round->look.ndue && count < together_max && (count == 0 || clock_now_us() < begin_until_us))
+		{
+			const DueMessage *due = round->look.due[position];
+			Delivered	result;
+
+			if (entity_set_has(round->blocked, due->entity))
+			{
+				position++;
+				continue;
+			}
+			/* what is to be delivered alone ends this transaction */
+			if (due->attempts > 0)
+				break;
+			if (count > 0 && !hurried)
+				alarm_set(&together_alarm, TOGETHER_MAX_US, 0);
+			hurried = count > 0;
+			MemoryContextSwitchTo(message_context);
+			MemoryContextReset(message_context);
+			result = apply(&oids, rel, due, false);
+			if (result == DELIVERY_IMPOSSIBLE)
+				break;
+			position++;
+			if (result == DELIVERED)
+				count++;
+			else if (result == DELIVERY_BUSY)
+				entity_set_add(round->blocked, due->entity);
+		}
+		table_close(rel, NoLock);
+		applied = true;
+		if (hurried)
+		{
+			alarm_clear(&together_alarm);
+			CHECK_FOR_INTERRUPTS();
+		}
+		DEBUG_POINT("delivery-before-commit");
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		(void) take_error();
+		failed = true;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(round_context);
+
+	if (failed)
+	{
+		/* what went well so far goes well again, without the one that did not; at the commit it was any of them */
+		together_max = applied || count == 0 ? TOGETHER_MAX : count;
+		alone_left = applied ? count : count == 0 ? 1 : 0;
+		return;
+	}
+	note_delivered(count);
+	round->progress |= count > 0;
+	round->position = position;
+	alone_left = together_max < TOGETHER_MAX || count == 0 ? 1 : 0;
+	together_max = TOGETHER_MAX;
+}
+
+/* ---------------------------------------------------------------- alone */
+
+/* Begins a transaction of ours about one message: its row, locked. NULL: it is gone. */
+static HeapTuple
+begin_note(const DueMessage *due, Extension *oids, Relation *rel, MessageRow *row)
+{
+	HeapTuple	tuple;
+
+	runner_process_begin(true);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	*oids = message_extension();
+	*rel = table_open(oids->message, RowExclusiveLock);
+	tuple = message_lock(*rel, oids, due->message_id);
+	if (tuple != NULL)
+		message_parse(tuple, RelationGetDescr(*rel), row);
+	return tuple;
+}
+
+static void
+end_note(Relation rel)
+{
+	table_close(rel, NoLock);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(round_context);
+}
+
+/* An attempt failed. `counted`: it was written down before it was made. */
+static void
+note_failure(Round *round, const DueMessage *due, const ErrorData *error, bool counted)
+{
+	MessageFailure failure = {.sqlstate = unpack_sql_state(error->sqlerrcode),.error = error->message ? error->message : ""};
+	Extension	oids;
+	Relation	rel;
+	MessageRow	row;
+	HeapTuple	tuple = begin_note(due, &oids, &rel, &row);
+
+	if (tuple != NULL && row.lane != LANE_SET_ASIDE)
+		(void) message_note_attempt(rel, tuple, &row, counted ? row.attempts : row.attempts + 1, &failure);
+	end_note(rel);
+	entity_set_add(round->blocked, due->entity);
+	round->progress = true;
+}
+
+/*
+ * An attempt is about to be made, and may end this process: until it is known better it has
+ * failed. False: it is not to be made.
+ */
+static bool
+note_attempt(Round *round, const DueMessage *due)
+{
+	MessageFailure failure = {.error = "the process that ran its handler ended"};
+	Extension	oids;
+	Relation	rel;
+	MessageRow	row;
+	HeapTuple	tuple = begin_note(due, &oids, &rel, &row);
+	bool		wanted = tuple != NULL && is_due(&row) && find_problem(&row) == NULL;
+
+	if (wanted)
+		(void) message_note_attempt(rel, tuple, &row, row.attempts + 1, &failure);
+	end_note(rel);
+	return wanted;
+}
+
+/* It cannot be delivered, as long as it is as it is. */
+static void
+set_aside(Round *round, const DueMessage *due)
+{
+	Extension	oids;
+	Relation	rel;
+	MessageRow	row;
+	HeapTuple	tuple = begin_note(due, &oids, &rel, &row);
+	const char *problem = tuple != NULL && is_due(&row) ? find_problem(&row) : NULL;
+
+	if (problem != NULL)
+	{
+		MessageFailure failure = {.sqlstate = row.sqlstate,.error = problem};
+
+		message_set_aside(rel, tuple, &row, &failure);
+	}
+	end_note(rel);
+	round->progress = true;
+}
+
+/* One transaction for one message; NULL when it was no failure, else the error. */
+static ErrorData *
+try_alone(Round *round, const DueMessage *due, bool counted, Delivered *result)
+{
+	ErrorData  *volatile error = NULL;
+	volatile Delivered what = DELIVERY_VOID;
+	Extension	oids;
+
+	PG_TRY();
+	{
+		Relation	rel;
+
+		begin_delivery();
+		oids = message_extension();
+		rel = table_open(oids.message, RowExclusiveLock);
+		MemoryContextSwitchTo(message_context);
+		MemoryContextReset(message_context);
+		what = apply(&oids, rel, due, counted);
+		table_close(rel, NoLock);
+		DEBUG_POINT("delivery-before-commit");
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(round_context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		(void) take_error();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(round_context);
+	*result = what;
+	return error;
+}
+
+/* Whether an error says nothing about the handler, but that others were in its way. */
+static bool
+is_conflict(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED || error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE;
+}
+
+/* Delivers the next message in a transaction of its own. */
+static void
+deliver_alone(Round *round)
+{
+	const DueMessage *due = round->look.due[round->position++];
+	bool		cautious = cautious_left > 0;
+	Delivered	result = DELIVERY_VOID;
+	ErrorData  *error;
+	int			conflicts = 0;
+
+	if (entity_set_has(round->blocked, due->entity))
+		return;
+	cautious_left = Max(cautious_left - 1, 0);
+	alone_left = Max(alone_left - 1, 0);
+	if (cautious && !note_attempt(round, due))
+	{
+		set_aside(round, due);
+		return;
+	}
+	while ((error = try_alone(round, due, cautious, &result)) != NULL && is_conflict(error) && conflicts++ < CONFLICTS_MAX)
+		CHECK_FOR_INTERRUPTS();
+	if (error != NULL)
+		note_failure(round, due, error, cautious);
+	else if (result == DELIVERED)
+	{
+		note_delivered(1);
+		round->progress = true;
+	}
+	else if (result == DELIVERY_BUSY)
+		entity_set_add(round->blocked, due->entity);
+	else if (result == DELIVERY_IMPOSSIBLE)
+		set_aside(round, due);
+}
+
+/* ---------------------------------------------------------------- rounds */
+
+/* Between transactions there is nothing to cancel. */
+static void
+check_between(void)
+{
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Finds out what is due. False: there is nothing to deliver from any more. */
+static bool
+look(Round *round)
+{
+	Extension	oids;
+	bool		there;
+
+	MemoryContextReset(round_context);
+	memset(round, 0, sizeof(*round));
+	round->look.sender = runner_me.role;
+	round->look.limit = LOOK_MAX;
+	runner_process_begin(true);
+	there = find_extension(&oids);
+	if (there)
+	{
+		Relation	rel = table_open(oids.message, AccessShareLock);
+
+		MemoryContextSwitchTo(round_context);
+		message_queue_look(&oids, rel, &round->look);
+		round->blocked = entity_set_make(round_context);
+		table_close(rel, NoLock);
+	}
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(round_context);
+	return there;
+}
+
+/* Delivers what was found, as far as that goes. */
+static void
+deliver(Round *round)
+{
+	while (round->position < round->look.ndue)
+	{
+		check_between();
+		if (cautious_left > 0 || alone_left > 0 || round->look.due[round->position]->attempts > 0)
+			deliver_alone(round);
+		else
+			deliver_together(round);
+	}
+}
+
+/* Waits for something to do. False: it was long enough. */
+static bool
+wait_for_more(const Round *round, int64 idle_since_us)
+{
+	int64		left_us = idle_since_us + LINGER_US - clock_now_us();
+	long		wait_ms;
+
+	if (left_us <= 0)
+		return false;
+	if (round->look.next != 0)
+		left_us = Min(left_us, Max(round->look.next - GetCurrentTimestamp(), 0));
+	if (round->look.ndue > 0)
+		left_us = Min(left_us, BUSY_US);
+	wait_ms = (long) ((left_us + 999) / 1000);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait_ms, compat_wait_event("RevenantDelivery"));
+	return true;
+}
+
+static void
+deliver_all(void)
+{
+	int64		began_us = clock_now_us();
+	int64		idle_since_us = began_us;
+	Round		round;
+
+	round_context = AllocSetContextCreate(TopMemoryContext, "revenant delivery round", ALLOCSET_DEFAULT_SIZES);
+	message_context = AllocSetContextCreate(TopMemoryContext, "revenant delivery message", ALLOCSET_DEFAULT_SIZES);
+	for (;;)
+	{
+		ResetLatch(MyLatch);
+		check_between();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		if (!look(&round))
+			return;
+		if (round.look.ndue > 0)
+			deliver(&round);
+		if (round.progress)
+			idle_since_us = clock_now_us();
+		if (clock_now_us() - began_us > LIFE_US)
+			return;
+		if (round.progress)
+			continue;
+		debug_query_string = NULL;
+		pgstat_report_activity(STATE_IDLE, NULL);
+		(void) pgstat_report_stat(true);
+		if (!wait_for_more(&round, idle_since_us))
+			return;
+	}
+}
+
+/* A runner that delivers. */
+void
+revenant_delivery_main(Datum main_arg)
+{
+	RunnerSlot	slot;
+	int			code = 0;
+
+	runner_process_attach(main_arg, &slot);
+	service = &slot;
+	cautious_left = slot.cautious ? CAUTIOUS_MAX : 0;
+	runner_process_connect("revenant delivery", "");
+
+	PG_TRY();
+	{
+		runner_process_load_libraries();
+		deliver_all();
+		runner_process_succeeded();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(TopMemoryContext);
+		error = CopyErrorData();
+		runner_process_failed(error);
+		EmitErrorReport();
+		FlushErrorState();
+		AbortOutOfAnyTransaction();
+		code = 1;
+	}
+	PG_END_TRY();
+	proc_exit(code);
+}
