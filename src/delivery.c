@@ -26,8 +26,8 @@
  *	  A row that somebody has locked, to cancel or resend it, is not waited for:
  *	  its entity waits, and whoever has locked it wakes this process at the end.
  *
- *	  The handler has the role's own settings. What one sets for its transaction
- *	  is undone before the next one.
+ *	  The handler has the role's own settings. What one sets, for its transaction
+ *	  or its session, is undone behind it.
  *
  *	  A process is replaced after a while: what a session keeps (settings, temporary
  *	  tables, and what the role was allowed when it began) is not kept for ever.
@@ -207,7 +207,7 @@ apply(const Extension *oids, Relation rel, const DueMessage *due, bool counted)
 	entity_deliver(row.type, row.id, &message);
 	if (StatementTimeout > 0 || get_timeout_active(STATEMENT_TIMEOUT))
 		disable_timeout(STATEMENT_TIMEOUT, false);
-	AtEOXact_GUC(true, nest_level);
+	AtEOXact_GUC(false, nest_level);
 	PopActiveSnapshot();
 	CommandCounterIncrement();
 	return DELIVERED;
