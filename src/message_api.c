@@ -16,6 +16,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
@@ -25,6 +26,7 @@
 #include "compat.h"
 #include "entity.h"
 #include "extension.h"
+#include "locktag.h"
 #include "message.h"
 #include "request.h"
 #include "row.h"
@@ -91,9 +93,18 @@ require_deliverable(const Letter *letter)
 	require_sender();
 }
 
+/* Keeps out whoever sends by the same request_id, until this transaction ends: what it answered is known then. */
+static void
+lock_request(const pg_uuid_t *request_id)
+{
+	LOCKTAG		tag = locktag_make(LOCK_OTHER, MyDatabaseId, hash_bytes_extended(request_id->data, UUID_LEN, 0), LOCK_OTHER_REQUEST);
+
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+}
+
 /*
  * send(type, id, message, request_id): its number. One with a request_id that was
- * answered gives the first answer again. Raises 22004, 22023, 25006, 42704, 0A000.
+ * answered gives the first answer again, for which it waits if need be. Raises 22004, 22023, 25006, 42704, 0A000.
  */
 SQL_FUNCTION(revenant_send)
 {
@@ -104,9 +115,12 @@ SQL_FUNCTION(revenant_send)
 
 	require_deliverable(&letter);
 	if (!PG_ARGISNULL(3))
+	{
 		request.request_id = PG_GETARG_UUID_P(3);
-	if (request.request_id != NULL && request_find(&request, &reply))
-		PG_RETURN_INT64(reply.number);
+		lock_request(request.request_id);
+		if (request_find(&request, &reply))
+			PG_RETURN_INT64(reply.number);
+	}
 	reply.number = message_insert(&oids, letter.type, letter.id, letter.message, 0);
 	if (request.request_id != NULL)
 		request_note(&request, &reply);

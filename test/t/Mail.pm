@@ -1,4 +1,4 @@
-# Entities that only write down what reached them: what the tests of messages send to.
+# Entities that write down what reached them: what the tests of messages send to.
 
 package Mail;
 
@@ -25,12 +25,22 @@ sub mail_setup
 	return;
 }
 
-# A type whose handler does this, in PL/pgSQL, with "id" and "message".
+# A type whose handler does this, in PL/pgSQL, with "id" and "message"; its state is the number of messages so far.
 sub mail_handler
 {
 	my ($node, $database, $type, $body) = @_;
 
-	$node->safe_psql($database, "CREATE OR REPLACE FUNCTION public.$type(id text, message jsonb) RETURNS void LANGUAGE plpgsql AS \$\$ BEGIN $body END \$\$");
+	$node->safe_psql($database, qq{
+		CREATE OR REPLACE FUNCTION public.${type}_handler(id text, state jsonb, message jsonb) RETURNS revenant.reply LANGUAGE plpgsql AS \$\$
+		BEGIN
+			$body
+			RETURN ROW(NULL, to_jsonb(coalesce(state::int, 0) + 1), NULL)::revenant.reply;
+		END \$\$;
+		SELECT revenant.create_snapshot_table('public.${type}_state') WHERE to_regclass('public.${type}_state') IS NULL;
+		GRANT ALL ON public.${type}_state TO PUBLIC;
+		SELECT revenant.create_entity_type('$type', 'public.${type}_state', 'public.${type}_handler')
+		WHERE NOT EXISTS (SELECT FROM revenant.entity_type AS t WHERE t.type = '$type');
+	});
 	return;
 }
 
