@@ -73,6 +73,7 @@ SELECT count(*) FROM revenant.messages;
 COMMIT;
 SELECT revenant.send('regress mail', 'once', '{"a": 2, "b": 1}', '00000000-0000-0000-0000-0000000000aa') = regress_mail.n('once') AS the_same;
 SELECT revenant.send('regress mail', 'once', '{}', '00000000-0000-0000-0000-0000000000aa');
+DO $$ BEGIN WHILE EXISTS (SELECT FROM revenant.messages) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$;
 
 /* ---- who sees it, and who may do what with it */
 
@@ -136,7 +137,6 @@ SELECT revenant.discard_message(regress_mail.n('held'));
 
 /* ---- the end */
 
-DO $$ BEGIN WHILE EXISTS (SELECT FROM revenant.messages) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$;
 SELECT id, version, state FROM revenant.load('regress_mail.entity', 'once');
 SELECT revenant.drop_entity_type('regress mail');
 DROP SCHEMA regress_mail CASCADE;

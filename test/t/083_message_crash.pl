@@ -8,6 +8,7 @@ use lib $FindBin::RealBin;
 
 use Asks;
 use Client qw(monotonic);
+use Cwd ();
 use Mail;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -42,7 +43,8 @@ sub send_until
 		{
 			$n++;
 			$sent{$sender} = $n;
-			$sender->send("SELECT revenant.send('noted', 'e ' || $n % 10, '{\"n\": $n}')");
+			eval { $sender->send("SELECT revenant.send('noted', 'e ' || $n % 10, '{\"n\": $n}')") };
+			@$sender{qw(busy error)} = (0, $@) if $@;
 		}
 		if (!$killed && monotonic() > $until)
 		{
@@ -77,7 +79,10 @@ foreach my $round (1 .. 2)
 	send_until(sub { $node->kill9 });
 	# what is left of the old server must be gone before another one can begin
 	my $until = monotonic() + $PostgreSQL::Test::Utils::timeout_default;
-	1 until $node->start(fail_ok => 1) || monotonic() > $until;
+	my $place = Cwd::realpath($node->data_dir);
+	1 while grep({ (readlink($_) // '') eq $place } glob '/proc/[0-9]*/cwd') && monotonic() < $until;
+	unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
+	$node->start;
 	all_is_applied("the server is killed, $round");
 }
 
