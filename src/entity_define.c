@@ -33,6 +33,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "entity.h"
+#include "entity_flush.h"
 #include "entity_type.h"
 #include "error.h"
 #include "extension.h"
@@ -135,11 +136,6 @@ check_durability(const TypeDraft *draft)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid value for durability: \"%s\"", text_of(draft, ATT_ENTITY_DURABILITY)),
 				 errdetail("It must be \"strict\", \"interval\" or \"on_stop\".")));
-	if (durability != DURABILITY_STRICT)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("durability \"%s\" is not built yet", text_of(draft, ATT_ENTITY_DURABILITY)),
-				 errhint("Use \"strict\".")));
 }
 
 static void
@@ -325,9 +321,12 @@ SQL_FUNCTION(revenant_create_entity_type)
 
 /* ---------------------------------------------------------------- alter, drop */
 
-/* The row of a type, whose table the caller owns, with calls of it kept out. Raises 42501, 42704. */
+/*
+ * The row of a type, whose table the caller owns, with calls of it kept out; and
+ * its entities out of memory, if that is to be. Raises 42501, 42704, 55006.
+ */
 static HeapTuple
-find_for_change(Relation rel, const Extension *extension, const char *name, LOCKMODE mode)
+find_for_change(Relation rel, const Extension *extension, const char *name, bool unload)
 {
 	const EntityType *type = entity_type_get(name);
 	HeapTuple	tuple;
@@ -335,7 +334,12 @@ find_for_change(Relation rel, const Extension *extension, const char *name, LOCK
 	if (OidIsValid(type->snapshots))
 	{
 		require_owner(type->snapshots);
-		LockRelationOid(type->snapshots, mode);
+		/* most of them by the flusher, as long as that can */
+		if (unload)
+			(void) entity_flush_all(type->snapshots, NULL, true);
+		LockRelationOid(type->snapshots, ShareRowExclusiveLock);
+		if (unload)
+			entity_unload_rest(type);
 	}
 	else if (!extension_role_is_admin(GetUserId()))
 		ereport(ERROR,
@@ -347,6 +351,15 @@ find_for_change(Relation rel, const Extension *extension, const char *name, LOCK
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("entity type \"%s\" does not exist", name)));
 	return tuple;
+}
+
+/* Whether memory must have nothing of a type when this change is made. */
+static bool
+must_unload(const TypeDraft *draft)
+{
+	return draft->changed[ATT_ENTITY_SNAPSHOTS - 1] ||
+		(draft->changed[ATT_ENTITY_DURABILITY - 1] && !draft->nulls[ATT_ENTITY_DURABILITY - 1] &&
+		 strcmp(text_of(draft, ATT_ENTITY_DURABILITY), "strict") == 0);
 }
 
 /* The table that a change of a type names, as a regclass is read. */
@@ -380,7 +393,7 @@ SQL_FUNCTION(revenant_alter_entity_type)
 
 	extension = *extension_get();
 	rel = table_open(extension.entity_type, ShareRowExclusiveLock);
-	tuple = find_for_change(rel, &extension, draft.type, ShareRowExclusiveLock);
+	tuple = find_for_change(rel, &extension, draft.type, must_unload(&draft));
 	heap_deform_tuple(tuple, RelationGetDescr(rel), before.values, before.nulls);
 	for (int i = 0; i < ENTITY_TYPE_COLUMNS; i++)
 	{
@@ -413,7 +426,7 @@ SQL_FUNCTION(revenant_drop_entity_type)
 	type = type_argument(fcinfo);
 	extension = *extension_get();
 	rel = table_open(extension.entity_type, ShareRowExclusiveLock);
-	if (!row_delete(rel, find_for_change(rel, &extension, type, ShareRowExclusiveLock)))
+	if (!row_delete(rel, find_for_change(rel, &extension, type, true)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("entity type \"%s\" was changed by somebody else", type)));

@@ -318,31 +318,23 @@ entity_entry_names(EntityEntry *entry, char **type, char **id)
 	*id = pstrdup(names + strlen(names) + 1);
 }
 
-/* Removes an entry that nobody has pinned, loaded or not. The caller has R, or knows that nobody can. False: somebody has it. */
-bool
-entity_entry_remove(const EntityKey *key)
+/* Removes an entry that is not loaded and that nobody has pinned, if it is one. */
+void
+entity_entry_sweep(const EntityKey *key)
 {
 	dshash_table *table = shmem_table(SHARED_ENTITIES);
 	EntityEntry *entry = dshash_find(table, key, true);
-	int64		bytes;
 
 	if (entry == NULL)
-		return true;
-	if (entry->pins > 0)
+		return;
+	if (entry->pins > 0 || entry->loaded)
 	{
 		dshash_release_lock(table, entry);
-		return false;
+		return;
 	}
-	bytes = ENTRY_BYTES + entry->names_bytes;
-	if (DsaPointerIsValid(entry->image.state))
-	{
-		bytes += entry->image.state_bytes;
-		dsa_free(shmem_area(), entry->image.state);
-	}
+	shmem_account(-(int64) (ENTRY_BYTES + entry->names_bytes));
 	dsa_free(shmem_area(), entry->names);
 	dshash_delete_entry(table, entry);
-	shmem_account(-bytes);
-	return true;
 }
 
 /* When a state that has just become ahead of its row is to be flushed. */
@@ -387,6 +379,7 @@ entity_entry_publish(EntityEntry *entry, Flusher *flusher, const EntityImage *im
 	}
 	else
 	{
+		entry->flush_every_us = flush_every_us;
 		if (entry->dirty_since_us == 0)
 			entry->dirty_since_us = now_us;
 		if (entry->due_us == 0 && flush_every_us >= 0)
@@ -418,6 +411,7 @@ entity_entry_unload(EntityEntry *entry, Flusher *flusher)
 	entry->loaded = false;
 	entry->flushing = 0;
 	entry->dirty_since_us = entry->due_us = 0;
+	entry->unload_asked = false;
 	memset(&entry->image, 0, sizeof(entry->image));
 	SpinLockRelease(&entry->mutex);
 	entity_state_discard(&entry->key, old_state, old_bytes);
@@ -425,7 +419,118 @@ entity_entry_unload(EntityEntry *entry, Flusher *flusher)
 		pg_atomic_fetch_sub_u32(&flusher->loaded, 1);
 }
 
+/* ---------------------------------------------------------------- flush */
+
+/*
+ * The flusher is about to commit this version into the row, as this transaction.
+ * False: there is nothing to flush any more.
+ */
+bool
+entity_entry_begin_flush(EntityEntry *entry, int64 version, TransactionId xid)
+{
+	bool		loaded;
+
+	SpinLockAcquire(&entry->mutex);
+	loaded = entry->loaded && entry->image.version >= version;
+	if (loaded)
+	{
+		entry->flushing = version;
+		entry->flushing_xid = xid;
+	}
+	SpinLockRelease(&entry->mutex);
+	return loaded;
+}
+
+/* The flusher's transaction has ended: `done`, the row has this version. Never raises. */
+void
+entity_entry_end_flush(EntityEntry *entry, int64 version, TransactionId xid, int64 reserved, int64 begun_us, bool done)
+{
+	SpinLockAcquire(&entry->mutex);
+	/* whoever wrote the row after us has published that already */
+	if (entry->flushing == version && entry->flushing_xid == xid)
+	{
+		entry->flushing = 0;
+		if (done)
+		{
+			entry->image.flushed = version;
+			entry->image.row_xmin = xid;
+			entry->image.reserved = reserved;
+			entry->failures = 0;
+			entry->not_before_us = begun_us + Max(entry->flush_every_us, 0);
+			entry->dirty_since_us = entry->image.version > version ? begun_us : 0;
+			entry->due_us = entry->image.version > version && entry->flush_every_us >= 0 ? entry->not_before_us : 0;
+		}
+	}
+	SpinLockRelease(&entry->mutex);
+}
+
+/* Calls `visit` for each entry of this database's, with its partition held: it neither raises nor waits. */
+void
+entity_memory_visit(Oid instance, EntityVisitor visit, void *arg)
+{
+	dshash_seq_status status;
+	EntityEntry *entry;
+
+	dshash_seq_init(&status, shmem_table(SHARED_ENTITIES), false);
+	while ((entry = dshash_seq_next(&status)) != NULL)
+	{
+		if (entry->key.database == MyDatabaseId && entry->key.instance == instance && !visit(entry, arg))
+			break;
+	}
+	dshash_seq_term(&status);
+}
+
+/* Removes what is left of a database, or of its extensions but one, and of their flushers. */
+void
+entity_memory_purge(Oid database, Oid keep_instance)
+{
+	dshash_seq_status status;
+	EntityEntry *entry;
+	Flusher    *flusher;
+
+	dshash_seq_init(&status, shmem_table(SHARED_ENTITIES), true);
+	while ((entry = dshash_seq_next(&status)) != NULL)
+	{
+		if (entry->key.database != database || entry->key.instance == keep_instance || entry->pins > 0)
+			continue;
+		shmem_account(-(int64) (ENTRY_BYTES + entry->names_bytes + entry->image.state_bytes));
+		if (DsaPointerIsValid(entry->image.state))
+			dsa_free(shmem_area(), entry->image.state);
+		dsa_free(shmem_area(), entry->names);
+		dshash_delete_current(&status);
+	}
+	dshash_seq_term(&status);
+
+	/* processes may have pointers to flushers: they stay, with nothing to do */
+	dshash_seq_init(&status, shmem_table(SHARED_FLUSHERS), false);
+	while ((flusher = dshash_seq_next(&status)) != NULL)
+	{
+		if (flusher->key.database == database && flusher->key.instance != keep_instance)
+		{
+			pg_atomic_write_u32(&flusher->loaded, 0);
+			pg_atomic_write_u32(&flusher->wanted, 0);
+		}
+	}
+	dshash_seq_term(&status);
+}
+
 /* ---------------------------------------------------------------- flushers, as callers see them */
+
+/* Calls `visit` for each flusher of this database's, with its partition held: it neither raises nor waits. */
+void
+flusher_visit(Oid instance, FlusherVisitor visit, void *arg)
+{
+	dshash_seq_status status;
+	Flusher    *flusher;
+
+	dshash_seq_init(&status, shmem_table(SHARED_FLUSHERS), false);
+	while ((flusher = dshash_seq_next(&status)) != NULL)
+	{
+		if (flusher->key.database == MyDatabaseId && flusher->key.instance == instance)
+			visit(flusher, arg);
+	}
+	dshash_seq_term(&status);
+}
 
 /* The flusher of a role, as shared memory has it, made if it is to be. NULL: there is none, or no room for it. */
 Flusher *
@@ -455,8 +560,6 @@ flusher_find(Oid instance, Oid owner, bool create)
 		pg_atomic_init_u32(&latest->inflight, 0);
 		pg_atomic_init_u32(&latest->loaded, 0);
 		pg_atomic_init_u32(&latest->wanted, 0);
-		pg_atomic_init_u32(&latest->asked, 0);
-		pg_atomic_init_u32(&latest->served, 0);
 		pg_atomic_init_u32(&latest->pressed, 0);
 		pg_atomic_init_u64(&latest->next_due_us, 0);
 		pg_atomic_init_u32(&latest->place, 0);

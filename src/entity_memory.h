@@ -65,7 +65,9 @@ typedef struct EntityEntry
 	int64		due_us;			/* when it is to be flushed; 0: when it is unloaded */
 	int64		not_before_us;	/* nor earlier than that after the last flush */
 	int64		last_used_us;
+	bool		unload_asked;	/* somebody waits for it to be unloaded */
 	int			failures;		/* to flush it, in a row */
+	int64		flush_every_us; /* as it was last kept; -1: when it is unloaded */
 
 	/* of its type, when it was last used */
 	Oid			owner;			/* of the table */
@@ -90,8 +92,6 @@ struct Flusher
 	pg_atomic_uint32 inflight;	/* transactions that will publish a state that is in no row */
 	pg_atomic_uint32 loaded;	/* entities */
 	pg_atomic_uint32 wanted;	/* somebody would have left a state to it */
-	pg_atomic_uint32 asked;		/* somebody waits: flush at once. Counts */
-	pg_atomic_uint32 served;	/* how many of these were seen before a flush that is done */
 	pg_atomic_uint32 pressed;	/* memory is short: unload the oldest */
 	pg_atomic_uint64 next_due_us;	/* when it looks next */
 	pg_atomic_uint32 place;		/* of its process in the array of processes, from 1 on; 0: it does not run */
@@ -108,7 +108,7 @@ extern void entity_entry_unpin(EntityEntry *entry);
 extern bool entity_entry_read(EntityEntry *entry, EntityImage *image, Jsonb **state);
 extern bool entity_entry_peek(const EntityKey *key, EntityImage *image, Jsonb **state);
 extern void entity_entry_names(EntityEntry *entry, char **type, char **id);
-extern bool entity_entry_remove(const EntityKey *key);
+extern void entity_entry_sweep(const EntityKey *key);
 extern void entity_entry_publish(EntityEntry *entry, Flusher *flusher, const EntityImage *image, int64 flush_every_us, bool in_row);
 extern void entity_entry_unload(EntityEntry *entry, Flusher *flusher);
 extern bool entity_state_make(const Jsonb *state, dsa_pointer *place, Size *bytes);
@@ -116,6 +116,16 @@ extern void entity_state_discard(const EntityKey *key, dsa_pointer state, Size b
 extern void entity_state_free_discarded(void);
 extern bool entity_is_dirty(const EntityEntry *entry);
 
+typedef bool (*EntityVisitor) (EntityEntry *entry, void *arg);	/* true: go on */
+
+extern void entity_memory_visit(Oid instance, EntityVisitor visit, void *arg);
+extern void entity_memory_purge(Oid database, Oid keep_instance);
+extern bool entity_entry_begin_flush(EntityEntry *entry, int64 version, TransactionId xid);
+extern void entity_entry_end_flush(EntityEntry *entry, int64 version, TransactionId xid, int64 reserved, int64 begun_us, bool done);
+
+typedef void (*FlusherVisitor) (const Flusher *flusher, void *arg);
+
+extern void flusher_visit(Oid instance, FlusherVisitor visit, void *arg);
 extern Flusher *flusher_find(Oid instance, Oid owner, bool create);
 extern void flusher_wake(Flusher *flusher);
 extern bool flusher_enter(Flusher *flusher);

@@ -386,19 +386,17 @@ note_name(Relation rel, HeapTuple tuple, void *arg)
 		*(List **) arg = lappend(*(List **) arg, TextDatumGetCString(name));
 }
 
-/* Looks up all types. */
-static void
-know_all(void)
+/* The names of all types. */
+List *
+entity_type_names(void)
 {
 	Relation	rel = table_open(extension_get()->entity_type, AccessShareLock);
 	List	   *names = NIL;
-	ListCell   *cell;
 
 	our_table = extension_get()->entity_type;
 	row_visit(rel, note_name, &names);
 	table_close(rel, AccessShareLock);
-	foreach(cell, names)
-		(void) entity_type_find(lfirst(cell));
+	return names;
 }
 
 /* The type that a table serves, valid to the end of the transaction; NULL: none. */
@@ -411,7 +409,10 @@ entity_type_of(Oid table)
 
 	if (!all_known || !known_valid)
 	{
-		know_all();
+		ListCell   *cell;
+
+		foreach(cell, entity_type_names())
+			(void) entity_type_find(lfirst(cell));
 		all_known = known_valid;
 	}
 	if (known == NULL)

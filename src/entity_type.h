@@ -9,6 +9,7 @@
 
 #include "access/htup.h"
 #include "access/tupdesc.h"
+#include "nodes/pg_list.h"
 #include "utils/jsonb.h"
 #include "utils/rel.h"
 
@@ -70,6 +71,7 @@ typedef struct EntityType
 
 extern const EntityType *entity_type_find(const char *name);
 extern const EntityType *entity_type_of(Oid table);
+extern List *entity_type_names(void);
 extern const EntityType *entity_type_get(const char *name);
 extern void entity_type_install_callbacks(void);
 extern Oid	entity_routine_find(const char *name, EntityRoutine which);

@@ -124,6 +124,13 @@ entity_xact_use(const EntityType *type, const char *id, Oid owner)
 	use->type = type;
 	if (use->entry == NULL)
 		use->entry = entity_entry_find(&key);
+	if (use->entry != NULL)
+	{
+		SpinLockAcquire(&use->entry->mutex);
+		use->entry->last_used_us = clock_now_us();
+		use->entry->idle_timeout_us = type->idle_timeout_us;
+		SpinLockRelease(&use->entry->mutex);
+	}
 	return use;
 }
 

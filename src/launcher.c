@@ -46,6 +46,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "debug.h"
+#include "entity_memory.h"
 #include "guc.h"
 #include "launcher.h"
 #include "lease.h"
@@ -212,6 +213,7 @@ forget_database(KnownDatabase *known)
 	task_status_purge(known->oid, InvalidOid);
 	lease_forget_database(known->oid);
 	stat_purge(known->oid, InvalidOid);
+	entity_memory_purge(known->oid, InvalidOid);
 	hash_search(databases, &known->oid, HASH_REMOVE, NULL);
 }
 

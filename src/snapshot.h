@@ -32,6 +32,7 @@ typedef enum SnapshotPlan
 {
 	PLAN_READ = 0,
 	PLAN_LOCK,
+	PLAN_TRY_LOCK,
 	PLAN_UPDATE,
 	PLAN_INSERT,
 	PLAN_OLDER,					/* of the history: one version, the latest before a time, all */
@@ -49,7 +50,7 @@ typedef struct SnapshotTable
 	Oid			oid;			/* hash key */
 	bool		valid;
 	bool		plain;			/* rows can be read and written without the executor */
-	bool		calm;			/* nothing of the user's sees a write: no rule, no row security, no trigger but the history's */
+	bool		calm;			/* nothing of the user's sees a write: no rule, no row security, no trigger but the history's; and it is not temporary */
 	Oid			index;			/* the unique one on id */
 	Oid			collation;		/* of that */
 	Oid			owner;
@@ -91,6 +92,7 @@ extern void snapshot_install_callbacks(void);
 /* its rows: snapshot_row.c */
 extern void snapshot_read(Snapshots *snapshots, const char *id, SnapshotRow *row);
 extern void snapshot_lock(Snapshots *snapshots, const char *id, SnapshotRow *row);
+extern bool snapshot_try_lock(Snapshots *snapshots, const char *id, SnapshotRow *row);
 extern bool snapshot_may_write(const Snapshots *snapshots);
 extern bool snapshot_wait_for_insert(Snapshots *snapshots, const char *id);
 extern bool snapshot_insert(Snapshots *snapshots, const char *id, const SnapshotRow *row);

@@ -113,11 +113,15 @@ has_id(const Snapshots *snapshots, HeapTuple tuple, const char *id)
 	return !isnull && DatumGetBool(DirectFunctionCall2Coll(texteq, snapshots->table->collation, value, CStringGetTextDatum(id)));
 }
 
-/* Waits for whoever has the row, by PostgreSQL's own queue for it: lock_timeout and the deadlock detector see that. */
-static void
-lock_plain(const Snapshots *snapshots, const char *id, SnapshotRow *row)
+/*
+ * Waits for whoever has the row, by PostgreSQL's own queue for it: lock_timeout
+ * and the deadlock detector see that. With LockWaitSkip it does not: then false says that somebody has it.
+ */
+static bool
+lock_plain(const Snapshots *snapshots, const char *id, LockWaitPolicy policy, SnapshotRow *row)
 {
 	TupleTableSlot *slot = table_slot_create(snapshots->rel, NULL);
+	bool		busy = false;
 
 	for (;;)
 	{
@@ -129,9 +133,10 @@ lock_plain(const Snapshots *snapshots, const char *id, SnapshotRow *row)
 
 		if (found)
 			result = table_tuple_lock(snapshots->rel, &tuple->t_self, snapshot, slot, GetCurrentCommandId(false),
-									  LockTupleNoKeyExclusive, LockWaitBlock, TUPLE_LOCK_FLAG_FIND_LAST_VERSION, &failure);
+									  LockTupleNoKeyExclusive, policy, TUPLE_LOCK_FLAG_FIND_LAST_VERSION, &failure);
 		UnregisterSnapshot(snapshot);
-		if (!found)
+		busy = result == TM_WouldBlock;
+		if (!found || busy)
 			break;
 		CHECK_FOR_INTERRUPTS();
 		if (result == TM_Ok)
@@ -148,6 +153,7 @@ lock_plain(const Snapshots *snapshots, const char *id, SnapshotRow *row)
 		ExecClearTuple(slot);
 	}
 	ExecDropSingleTupleTableSlot(slot);
+	return !busy;
 }
 
 /* Whether a row that this transaction has locked is still as it was then. */
@@ -336,9 +342,23 @@ snapshot_lock(Snapshots *snapshots, const char *id, SnapshotRow *row)
 {
 	memset(row, 0, sizeof(*row));
 	if (snapshots->plain)
-		lock_plain(snapshots, id, row);
+		(void) lock_plain(snapshots, id, LockWaitBlock, row);
 	else
 		select_row(snapshots, id, PLAN_LOCK, row);
+}
+
+/* The same for a caller that waits for nobody. False: somebody else has the row. */
+bool
+snapshot_try_lock(Snapshots *snapshots, const char *id, SnapshotRow *row)
+{
+	memset(row, 0, sizeof(*row));
+	if (snapshots->plain)
+		return lock_plain(snapshots, id, LockWaitSkip, row);
+	select_row(snapshots, id, PLAN_TRY_LOCK, row);
+	if (row->exists)
+		return true;
+	snapshot_read(snapshots, id, row);
+	return !row->exists;
 }
 
 /* Whether the caller may certainly do with any row what a call does; else a statement has to find out. */

@@ -226,8 +226,8 @@ examine(Relation rel, SnapshotTable *table)
 	find_columns(rel, table);
 	find_key(rel, table);
 	table->owner = rel->rd_rel->relowner;
-	table->calm = !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity && has_only_history_trigger(rel);
-	table->plain = table->calm && kind == RELKIND_RELATION && rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
+	table->calm = rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity && has_only_history_trigger(rel);
+	table->plain = !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity && kind == RELKIND_RELATION && rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
 		!rel->rd_rel->relhastriggers && !rel->rd_rel->relispartition && !rel->rd_rel->relhassubclass &&
 		!has_generated_columns(rel);
 }
@@ -360,6 +360,7 @@ static const struct
 }			statements[SNAPSHOT_PLANS] = {
 	[PLAN_READ] = {"SELECT " SNAPSHOT_LIST ", s.reserved, s.ctid, s.xmin FROM %s AS s" WHERE_ID, false, 1, {TEXTOID}},
 	[PLAN_LOCK] = {"SELECT " SNAPSHOT_LIST ", s.reserved, s.ctid, s.xmin FROM %s AS s" WHERE_ID " FOR NO KEY UPDATE", false, 1, {TEXTOID}},
+	[PLAN_TRY_LOCK] = {"SELECT " SNAPSHOT_LIST ", s.reserved, s.ctid, s.xmin FROM %s AS s" WHERE_ID " FOR NO KEY UPDATE SKIP LOCKED", false, 1, {TEXTOID}},
 	[PLAN_UPDATE] = {"UPDATE %s AS s SET version = $2, vsn = $3, state = $4, updated_at = $5, deleted = $6, reserved = $7"
 	WHERE_ID " AND s.ctid OPERATOR(pg_catalog.=) $8", false, 8, {TEXTOID, INT8OID, INT4OID, JSONBOID, TIMESTAMPTZOID, BOOLOID, INT8OID, TIDOID}},
 	[PLAN_INSERT] = {"INSERT INTO %s AS s (id, version, vsn, state, updated_at, deleted, reserved) VALUES ($1, $2, $3, $4, $5, $6, $7)"

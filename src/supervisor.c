@@ -67,7 +67,9 @@
 #include "compat.h"
 #include "debug.h"
 #include "events.h"
+#include "entity_memory.h"
 #include "extension.h"
+#include "flusher.h"
 #include "fence.h"
 #include "guc.h"
 #include "lease.h"
@@ -920,6 +922,7 @@ look_for_extension(void *arg)
 		task_status_purge(MyDatabaseId, instance);
 		lease_purge();
 		stat_purge(MyDatabaseId, instance);
+		entity_memory_purge(MyDatabaseId, instance);
 		service_forget_all();
 	}
 	if (extension_present)
@@ -954,6 +957,7 @@ leave(void)
 	task_status_purge(MyDatabaseId, InvalidOid);
 	lease_forget_database(MyDatabaseId);
 	stat_purge(MyDatabaseId, InvalidOid);
+	entity_memory_purge(MyDatabaseId, InvalidOid);
 	instance = InvalidOid;
 	if (worker_supervisor_absent(me.slot))
 		proc_exit(0);
@@ -1024,6 +1028,7 @@ serve(void)
 	if (following)
 		return;
 	message_look_for_due();
+	flusher_look(instance);
 	service_start_wanted(instance);
 }
 

@@ -211,3 +211,29 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_upgrade_all'
 COMMENT ON FUNCTION revenant.upgrade_all(pg_catalog.text, pg_catalog.int4) IS
 'upgrades up to batch snapshots to the vsn of their type and returns how many; call it until it says 0';
 REVOKE ALL ON FUNCTION revenant.upgrade_all(pg_catalog.text, pg_catalog.int4) FROM PUBLIC;
+
+CREATE FUNCTION revenant.flush_entities(type pg_catalog.text DEFAULT NULL, id pg_catalog.text DEFAULT NULL) RETURNS pg_catalog.int8
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_flush_entities';
+COMMENT ON FUNCTION revenant.flush_entities(pg_catalog.text, pg_catalog.text) IS
+'returns when what is in memory ahead of its rows is in them, of one entity, of a type, or of all; and how many entities that were';
+REVOKE ALL ON FUNCTION revenant.flush_entities(pg_catalog.text, pg_catalog.text) FROM PUBLIC;
+
+CREATE FUNCTION revenant._loaded_entities(
+	OUT type pg_catalog.text, OUT id pg_catalog.text, OUT version pg_catalog.int8, OUT dirty pg_catalog.bool,
+	OUT dirty_since pg_catalog.timestamptz, OUT last_used pg_catalog.timestamptz, OUT bytes pg_catalog.int8,
+	OUT flush_failures pg_catalog.int4
+) RETURNS SETOF pg_catalog.record
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_loaded_entities';
+REVOKE ALL ON FUNCTION revenant._loaded_entities() FROM PUBLIC;
+
+CREATE VIEW revenant.loaded_entities AS
+SELECT l.type, l.id, l.version, l.dirty, l.dirty_since, l.last_used, l.bytes, l.flush_failures
+FROM revenant._loaded_entities() AS l;
+COMMENT ON VIEW revenant.loaded_entities IS
+'entities whose state is kept in shared memory, of the tables that the user may read; admins see all';
+COMMENT ON COLUMN revenant.loaded_entities.version IS 'of the state in memory';
+COMMENT ON COLUMN revenant.loaded_entities.dirty IS 'the state is ahead of the row';
+COMMENT ON COLUMN revenant.loaded_entities.dirty_since IS 'the oldest change that is not in the row; null: all are';
+COMMENT ON COLUMN revenant.loaded_entities.bytes IS 'of shared memory';
+COMMENT ON COLUMN revenant.loaded_entities.flush_failures IS 'how often in a row it could not be written; the log says why';
+REVOKE ALL ON TABLE revenant.loaded_entities FROM PUBLIC;

@@ -1,0 +1,692 @@
+/*-------------------------------------------------------------------------
+ *
+ * flusher.c
+ *	  The process that writes the relaxed entities of one owner into their rows.
+ *
+ * It is connected as that role. In each round it goes through the entities in
+ * memory and takes what is due, table by table, many in one transaction:
+ *
+ *		flush		the row gets the state, with versions reserved ahead; the
+ *					entity stays in memory
+ *		unload		what was not used for idle_timeout, the oldest where memory is
+ *					short, and all of them at its end: the row gets the state, with no
+ *					version reserved, and memory nothing
+ *
+ * To flush an entity it takes no lock that a call needs, but the row's for the
+ * time of its transaction, and waits for none: a row that somebody has is left for later. To unload it, it
+ * needs the entity's lock R, and takes that if it gets it at once.
+ *
+ * When it is told to end (a shutdown of the server, DDL that it is in the way of) it stops to
+ * accept states, waits until no transaction is left that was going to leave one,
+ * and writes the rest. So a fast shutdown loses nothing of what was committed.
+ *
+ * NOTES
+ *	  A row that is not the one that memory is ahead of was written by somebody past
+ *	  us, or by a call whose commit is not published yet; the latter has R. So only who gets R
+ *	  may say that it is a conflict.
+ *
+ *	  What cannot be written stays in memory, and is tried again, ever later; and each
+ *	  alone, so that it keeps no others from being written.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "debug.h"
+#include "entity_memory.h"
+#include "events.h"
+#include "extension.h"
+#include "flusher.h"
+#include "locktag.h"
+#include "runner_process.h"
+#include "service.h"
+#include "snapshot.h"
+#include "task.h"
+#include "tick.h"
+#include "worker.h"
+
+/* In one transaction: so many, and none is begun after so long, since a strict call waits for its row meanwhile */
+#define BATCH_MAX 500
+#define BATCH_BEGIN_US (20 * US_PER_MS)
+
+/* It looks at memory at least that often, and not more often than that. */
+#define ROUND_LONGEST_US (1 * US_PER_S)
+#define ROUND_SHORTEST_US (5 * US_PER_MS)
+
+/* What could not be written is tried again after that, doubled each time. */
+#define RETRY_MIN_US (1 * US_PER_S)
+#define RETRY_MAX_US (60 * US_PER_S)
+
+/* It ends when it had nothing in memory for that long. */
+#define LINGER_US (10 * US_PER_S)
+
+/* At a shutdown it gives up when nothing could be written for that long. */
+#define GIVE_UP_US (60 * US_PER_S)
+
+/* Where memory is short, one entity in so many is unloaded. */
+#define PRESSED_PART 8
+
+/* What a round is to find */
+typedef enum Wanted
+{
+	WANT_DUE,					/* what is due, and what is idle */
+	WANT_OLDEST,				/* where memory is short */
+	WANT_ALL					/* at the end */
+} Wanted;
+
+typedef struct Candidate
+{
+	EntityKey	key;
+	Oid			snapshots;
+	int64		last_used_us;
+	bool		unload;
+} Candidate;
+
+typedef struct Round
+{
+	Wanted		wanted;
+	int64		now_us;
+	Candidate  *candidates;		/* in round_context */
+	int			ncandidates;
+	int			size;
+	int64		next_us;		/* when something else is due */
+	int			loaded;			/* entities of this owner */
+} Round;
+
+/* What the transaction that is open does to an entity */
+typedef enum WorkKind
+{
+	WORK_NOTHING,
+	WORK_FLUSH,
+	WORK_UNLOAD,
+	WORK_DROP					/* its row was written past us */
+} WorkKind;
+
+typedef struct Work
+{
+	WorkKind	kind;
+	EntityEntry *entry;			/* pinned */
+	EntityImage image;
+	TransactionId xid;			/* who wrote the row; invalid: it said the same */
+	int64		reserved;
+	bool		told;			/* its event, after the commit: it was written, or there was a conflict */
+	char	   *subject;		/* in batch_context */
+} Work;
+
+static const RunnerSlot *service;	/* what this process was started for */
+static Flusher *flusher = NULL;
+static MemoryContext round_context = NULL;	/* reset before each round */
+static MemoryContext batch_context = NULL;	/* reset before each transaction */
+static Work works[BATCH_MAX];
+static int	nworks = 0;
+static int64 begun_us = 0;		/* when the transaction began */
+static int64 written = 0;		/* rows, by this process */
+
+/* ---------------------------------------------------------------- the end of a transaction */
+
+/* Never raises. */
+static void
+finish_work(Work *work, bool committed)
+{
+	switch (work->kind)
+	{
+		case WORK_FLUSH:
+			entity_entry_end_flush(work->entry, work->image.version, work->xid, work->reserved, begun_us, committed);
+			break;
+		case WORK_UNLOAD:
+		case WORK_DROP:
+			if (committed)
+				entity_entry_unload(work->entry, flusher);
+			break;
+		case WORK_NOTHING:
+			break;
+	}
+}
+
+static void
+on_xact_end(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+		return;
+	for (int i = 0; i < nworks; i++)
+	{
+		finish_work(&works[i], event == XACT_EVENT_COMMIT);
+		entity_entry_unpin(works[i].entry);
+		if (event == XACT_EVENT_ABORT)
+			works[i].told = false;
+	}
+}
+
+/* After the commit: tells what was done. */
+static void
+tell_all(void)
+{
+	for (int i = 0; i < nworks; i++)
+	{
+		Work	   *work = &works[i];
+		Event		event = {.subject = work->subject,.role = runner_me.role,.routine = work->kind != WORK_DROP};
+
+		if (!work->told)
+			continue;
+		event.kind = work->kind == WORK_DROP ? EVENT_ENTITY_CONFLICT : EVENT_ENTITY_FLUSHED;
+		event.detail[0] = "version";
+		event.detail[1] = psprintf(INT64_FORMAT, work->image.version);
+		event.detail[2] = "bytes";
+		event.detail[3] = psprintf("%zu", work->image.state_bytes);
+		event_now(&event);
+	}
+	nworks = 0;
+}
+
+/* ---------------------------------------------------------------- one entity */
+
+static bool
+try_lock_entity(const EntityKey *key)
+{
+	uint64		digest;
+	LOCKTAG		tag;
+
+	memcpy(&digest, key->digest, sizeof(digest));
+	tag = locktag_make(LOCK_OTHER, key->database, digest, LOCK_OTHER_ENTITY);
+	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+static bool
+is_known_row(const SnapshotRow *row, const EntityImage *image)
+{
+	return row->exists && row->version == image->flushed && row->xmin == image->row_xmin;
+}
+
+/* Writes what memory says into the row, which is locked. Raises what an UPDATE does. */
+static void
+write_row(Snapshots *snapshots, Work *work, const char *id, const SnapshotRow *row, Jsonb *state)
+{
+	SnapshotRow next = {
+		.exists = true,.version = work->image.version,.vsn = work->image.vsn,.state = state,.updated_at = work->image.updated_at
+	};
+
+	next.reserved = work->kind == WORK_UNLOAD ? next.version : next.version + ENTITY_AHEAD;
+	work->reserved = next.reserved;
+	work->xid = GetCurrentTransactionId();
+	if (work->kind == WORK_FLUSH && !entity_entry_begin_flush(work->entry, next.version, work->xid))
+	{
+		work->kind = WORK_NOTHING;
+		return;
+	}
+	if (!snapshot_update(snapshots, id, row, &next))
+		ereport(ERROR,
+				(errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+				 errmsg("the row of entity \"%s\" could not be written", work->subject)));
+}
+
+/* Flushes or unloads one, in the transaction that is open. What is locked is left alone. */
+static void
+do_candidate(Snapshots *snapshots, const Candidate *candidate)
+{
+	Work	   *work = &works[nworks];
+	SnapshotRow row;
+	Jsonb	   *state;
+	char	   *type;
+	char	   *id;
+	bool		have_lock = false;
+	bool		dirty;
+
+	memset(work, 0, sizeof(*work));
+	work->entry = entity_entry_find(&candidate->key);
+	if (work->entry == NULL)
+		return;
+	nworks++;					/* from here on its pin is given back */
+	entity_entry_names(work->entry, &type, &id);
+	work->subject = psprintf("%s/%s", type, id);
+	if (candidate->unload)
+		have_lock = try_lock_entity(&candidate->key);
+	DEBUG_POINT("flusher-before-row");
+	if (!snapshot_try_lock(snapshots, id, &row) || !entity_entry_read(work->entry, &work->image, &state))
+		return;
+	if (!is_known_row(&row, &work->image))
+	{
+		/* a call that is about to be published has R */
+		if (!have_lock && !try_lock_entity(&candidate->key))
+			return;
+		have_lock = true;
+		if (!entity_entry_read(work->entry, &work->image, &state))
+			return;
+	}
+	dirty = work->image.version > work->image.flushed;
+	if (!is_known_row(&row, &work->image))
+	{
+		work->kind = WORK_DROP;
+		work->told = dirty;
+		return;
+	}
+	if (candidate->unload && have_lock)
+		work->kind = WORK_UNLOAD;
+	else if (dirty)
+		work->kind = WORK_FLUSH;
+	else
+		return;
+	work->told = dirty;
+	if (dirty || row.reserved > row.version)
+		write_row(snapshots, work, id, &row, state);
+}
+
+/* ---------------------------------------------------------------- a transaction */
+
+/*
+ * As many of the candidates as are of one table and fit into a transaction,
+ * which is open. Returns how many it has seen to; the lock on the table is not waited for.
+ */
+static int
+do_batch(const Candidate *candidates, int count)
+{
+	Oid			table = candidates[0].snapshots;
+	Snapshots	snapshots;
+	int			done = 0;
+
+	if (!ConditionalLockRelationOid(table, RowExclusiveLock))
+	{
+		while (done < count && candidates[done].snapshots == table)
+			done++;
+		return done;
+	}
+	snapshot_open(table, RowExclusiveLock, &snapshots);
+	while (done < count && done < BATCH_MAX && candidates[done].snapshots == table &&
+		   (done == 0 || clock_now_us() - begun_us < BATCH_BEGIN_US))
+	{
+		CHECK_FOR_INTERRUPTS();
+		do_candidate(&snapshots, &candidates[done]);
+		done++;
+	}
+	snapshot_close(&snapshots);
+	return done;
+}
+
+/* It could not be written: later, and shown. */
+static void
+note_failure(const Candidate *candidate)
+{
+	EntityEntry *entry = entity_entry_find(&candidate->key);
+
+	if (entry == NULL)
+		return;
+	SpinLockAcquire(&entry->mutex);
+	entry->failures++;
+	entry->due_us = clock_now_us() + Min(RETRY_MIN_US << Min(entry->failures - 1, 16), RETRY_MAX_US);
+	SpinLockRelease(&entry->mutex);
+	entity_entry_unpin(entry);
+}
+
+/* One transaction. Returns how many candidates it has seen to; 0: it failed, and nothing happened. */
+static int
+run_batch(const Candidate *candidates, int count)
+{
+	volatile int done = 0;
+
+	MemoryContextReset(batch_context);
+	nworks = 0;
+	begun_us = clock_now_us();
+	PG_TRY();
+	{
+		runner_process_begin(true);
+		runner_process_pin("statement_timeout", "0");
+		runner_process_pin("synchronous_commit", "local");
+		PushActiveSnapshot(GetTransactionSnapshot());
+		MemoryContextSwitchTo(batch_context);
+		done = do_batch(candidates, count);
+		if (ActiveSnapshotSet())
+			PopActiveSnapshot();
+		if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+			ForceSyncCommit();
+		DEBUG_POINT("flusher-before-commit");
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(batch_context);
+		error = CopyErrorData();
+		FlushErrorState();
+		AbortOutOfAnyTransaction();
+		nworks = 0;
+		if (count == 1 || error->sqlerrcode == ERRCODE_UNDEFINED_TABLE)
+			ereport(LOG,
+					(errcode(error->sqlerrcode),
+					 errmsg("revenant could not flush an entity of table %u: %s", candidates[0].snapshots, error->message ? error->message : "?"),
+					 errdetail("It stays in memory, and is tried again.")));
+		done = 0;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(batch_context);
+	if (done > 0)
+	{
+		written += nworks;
+		tell_all();
+		worker_service_progress(runner_me.slot, runner_me.generation, written);
+		(void) pgstat_report_stat(false);
+	}
+	return done;
+}
+
+/* All candidates. What cannot be written together is written one by one. */
+static void
+do_candidates(const Candidate *candidates, int count)
+{
+	int			position = 0;
+	int			singly = 0;		/* so many are to be done alone */
+
+	while (position < count)
+	{
+		int			batch = singly > 0 ? 1 : count - position;
+		int			done = run_batch(&candidates[position], batch);
+
+		if (done == 0 && batch == 1)
+		{
+			note_failure(&candidates[position]);
+			done = 1;
+		}
+		else if (done == 0)
+			singly = Min(BATCH_MAX, count - position);
+		singly = Max(singly - done, 0);
+		position += done;
+	}
+}
+
+/* ---------------------------------------------------------------- a round */
+
+static void
+add_candidate(Round *round, const EntityEntry *entry, bool unload)
+{
+	if (round->ncandidates == round->size)
+	{
+		round->size = Max(round->size * 2, 1024);
+		round->candidates = round->candidates == NULL ?
+			MemoryContextAllocHuge(round_context, sizeof(Candidate) * round->size) :
+			repalloc_huge(round->candidates, sizeof(Candidate) * round->size);
+	}
+	round->candidates[round->ncandidates++] = (Candidate) {
+		.key = entry->key,.snapshots = entry->snapshots,.last_used_us = entry->last_used_us,.unload = unload
+	};
+}
+
+static bool
+look_at(EntityEntry *entry, void *arg)
+{
+	Round	   *round = arg;
+	EntityEntry now;
+	bool		idle;
+
+	if (entry->owner != runner_me.role)
+		return true;
+	SpinLockAcquire(&entry->mutex);
+	now = *entry;
+	SpinLockRelease(&entry->mutex);
+	if (!now.loaded)
+	{
+		/* its state went; so does the entry, when nobody uses it */
+		if (now.pins == 0)
+			add_candidate(round, &now, false);
+		return true;
+	}
+	round->loaded++;
+	idle = now.idle_timeout_us >= 0 && round->now_us - now.last_used_us >= now.idle_timeout_us;
+	if (round->wanted != WANT_DUE)
+		add_candidate(round, &now, true);
+	else if (now.unload_asked || (idle && now.failures == 0))
+		add_candidate(round, &now, true);
+	else if (entity_is_dirty(&now) && now.due_us != 0 && now.due_us <= round->now_us)
+		add_candidate(round, &now, false);
+	else
+	{
+		if (entity_is_dirty(&now) && now.due_us != 0)
+			round->next_us = Min(round->next_us, now.due_us);
+		if (now.idle_timeout_us >= 0)
+			round->next_us = Min(round->next_us, now.last_used_us + now.idle_timeout_us);
+	}
+	return true;
+}
+
+static int
+by_age(const void *a, const void *b)
+{
+	int64		left = ((const Candidate *) a)->last_used_us;
+	int64		right = ((const Candidate *) b)->last_used_us;
+
+	return left < right ? -1 : left > right ? 1 : 0;
+}
+
+static int
+by_table(const void *a, const void *b)
+{
+	const Candidate *left = a;
+	const Candidate *right = b;
+
+	if (left->snapshots != right->snapshots)
+		return left->snapshots < right->snapshots ? -1 : 1;
+	return by_age(a, b);
+}
+
+/* Looks through memory once, and does what it finds. Returns how many entities of this owner there were. */
+static int
+do_round(Wanted wanted)
+{
+	Round		round = {.wanted = wanted,.now_us = clock_now_us()};
+
+	MemoryContextReset(round_context);
+	MemoryContextSwitchTo(round_context);
+	round.next_us = round.now_us + ROUND_LONGEST_US;
+	/* what becomes due from here on makes it look earlier */
+	pg_atomic_write_u64(&flusher->next_due_us, (uint64) PG_INT64_MAX);
+	entity_memory_visit(service->task.instance, look_at, &round);
+	if (wanted == WANT_OLDEST)
+	{
+		qsort(round.candidates, round.ncandidates, sizeof(Candidate), by_age);
+		round.ncandidates = round.ncandidates / PRESSED_PART + 1 < round.ncandidates ?
+			round.ncandidates / PRESSED_PART + 1 : round.ncandidates;
+	}
+	qsort(round.candidates, round.ncandidates, sizeof(Candidate), by_table);
+	do_candidates(round.candidates, round.ncandidates);
+	for (int i = 0; i < round.ncandidates; i++)
+		entity_entry_sweep(&round.candidates[i].key);
+	if ((int64) pg_atomic_read_u64(&flusher->next_due_us) > round.next_us)
+		pg_atomic_write_u64(&flusher->next_due_us, (uint64) round.next_us);
+	return round.loaded;
+}
+
+/* ---------------------------------------------------------------- its life */
+
+static void
+stop_accepting(int code, Datum arg)
+{
+	pg_atomic_write_u32(&flusher->accepting, 0);
+	pg_atomic_write_u32(&flusher->place, 0);
+}
+
+static void
+wait_until(int64 until_us)
+{
+	int64		left_us = Max(until_us - clock_now_us(), ROUND_SHORTEST_US);
+
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 (long) (left_us / US_PER_MS) + 1, compat_wait_event("RevenantFlusher"));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+/* Whether the extension that it was started for is there still. */
+static bool
+is_wanted(void)
+{
+	const Extension *extension;
+	bool		wanted;
+
+	StartTransactionCommand();
+	extension = extension_find();
+	wanted = extension != NULL && extension->extension == service->task.instance;
+	CommitTransactionCommand();
+	return wanted;
+}
+
+/* Writes what it has accepted: as it becomes due, until it is told to end or had nothing for a while. */
+static void
+serve(void)
+{
+	int64		used_us = clock_now_us();
+
+	while (!ShutdownRequestPending && is_wanted())
+	{
+		int			loaded;
+		bool		pressed = pg_atomic_exchange_u32(&flusher->pressed, 0) != 0;
+
+		pgstat_report_activity(STATE_RUNNING, "revenant: flushing entities");
+		loaded = do_round(pressed ? WANT_OLDEST : WANT_DUE);
+		pgstat_report_activity(STATE_IDLE, NULL);
+		if (loaded > 0 || pg_atomic_read_u32(&flusher->inflight) > 0)
+			used_us = clock_now_us();
+		if (clock_now_us() - used_us > LINGER_US)
+			break;
+		if (!ShutdownRequestPending)
+			wait_until(Min((int64) pg_atomic_read_u64(&flusher->next_due_us), clock_now_us() + ROUND_LONGEST_US));
+	}
+}
+
+/* Accepts nothing more, waits for those that were counted in, and writes all. */
+static void
+finish(void)
+{
+	int64		progress_us = clock_now_us();
+	int64		before = -1;
+	int			loaded;
+
+	pg_atomic_write_u32(&flusher->accepting, 0);
+	pg_memory_barrier();
+	DEBUG_POINT("flusher-finishing");
+	while (pg_atomic_read_u32(&flusher->inflight) > 0)
+	{
+		(void) do_round(WANT_DUE);
+		wait_until(clock_now_us() + 20 * US_PER_MS);
+	}
+	while ((loaded = do_round(WANT_ALL)) > 0)
+	{
+		if (written != before)
+			progress_us = clock_now_us();
+		before = written;
+		if (clock_now_us() - progress_us > (worker_server_is_stopping() ? GIVE_UP_US : US_PER_S))
+			break;
+		if (clock_now_us() - progress_us > 0)
+			wait_until(clock_now_us() + 20 * US_PER_MS);
+	}
+	if (loaded > 0)
+		ereport(WARNING,
+				(errmsg("revenant leaves %d entities of role \"%s\" in memory that could not be written into their rows",
+						loaded, service->name),
+				 worker_server_is_stopping() ? errdetail("The server is being stopped: what was not in their rows is lost.") : 0));
+}
+
+/* A flusher. */
+void
+revenant_flush_main(Datum main_arg)
+{
+	RunnerSlot	slot;
+	int			code = 0;
+
+	runner_process_attach(main_arg, &slot);
+	service = &slot;
+	runner_process_connect("revenant flush", "");
+	worker_pin_settings();
+	/* it ends when all is written */
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	RegisterXactCallback(on_xact_end, NULL);
+	/* for the life of this process */
+	round_context = AllocSetContextCreate(TopMemoryContext, "revenant flusher round", ALLOCSET_DEFAULT_SIZES);
+	batch_context = AllocSetContextCreate(TopMemoryContext, "revenant flusher batch", ALLOCSET_DEFAULT_SIZES);
+
+	PG_TRY();
+	{
+		flusher = flusher_find(slot.task.instance, runner_me.role, true);
+		if (flusher == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_OUT_OF_MEMORY),
+					 errmsg("no shared memory is left for a flusher"),
+					 errhint("Set revenant.shared_memory higher.")));
+		before_shmem_exit(stop_accepting, (Datum) 0);
+		pg_atomic_write_u32(&flusher->wanted, 0);
+		pg_atomic_write_u32(&flusher->place, (uint32) compat_my_procno() + 1);
+		pg_atomic_write_u32(&flusher->accepting, 1);
+		serve();
+		finish();
+		runner_process_succeeded();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(TopMemoryContext);
+		error = CopyErrorData();
+		runner_process_failed(error);
+		EmitErrorReport();
+		FlushErrorState();
+		AbortOutOfAnyTransaction();
+		code = 1;
+	}
+	PG_END_TRY();
+	proc_exit(code);
+}
+
+/* ---------------------------------------------------------------- the supervisor's */
+
+static void
+note_wanted(const Flusher *candidate, void *arg)
+{
+	if (pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &candidate->wanted)) != 0 ||
+		pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &candidate->loaded)) > 0)
+		*(List **) arg = lappend_oid(*(List **) arg, candidate->key.owner);
+}
+
+static void
+want_flushers(void *arg)
+{
+	ListCell   *cell;
+
+	foreach(cell, *(List **) arg)
+	{
+		char	   *name = GetUserNameFromId(lfirst_oid(cell), true);
+
+		/* one that nobody can be connected as has its calls done strictly */
+		if (name != NULL && task_role_problem(name, lfirst_oid(cell)) == NULL)
+			service_want(RUNNER_FLUSH, lfirst_oid(cell), name);
+	}
+}
+
+/* A supervisor's, in each tick: wants a flusher for each role that has entities in memory, or would have. */
+void
+flusher_look(Oid instance)
+{
+	List	   *owners = NIL;
+
+	flusher_visit(instance, note_wanted, &owners);
+	if (owners != NIL)
+		(void) tick_step("look for entities that are to be flushed", want_flushers, &owners);
+}
