@@ -65,6 +65,7 @@
 #include "compat.h"
 #include "ddl.h"
 #include "debug.h"
+#include "entity_type.h"
 #include "lease_xact.h"
 #include "shmem.h"
 #include "worker.h"
@@ -280,6 +281,16 @@ prevent_in_block(Node *statement, bool top_level)
 		PreventInTransactionBlock(top_level, "ALTER DATABASE SET TABLESPACE");
 }
 
+/* Whether a table may have another name afterwards. */
+static bool
+renames_tables(Node *statement)
+{
+	if (IsA(statement, AlterObjectSchemaStmt))
+		return castNode(AlterObjectSchemaStmt, statement)->objectType == OBJECT_TABLE;
+	return IsA(statement, RenameStmt) &&
+		(castNode(RenameStmt, statement)->renameType == OBJECT_TABLE || castNode(RenameStmt, statement)->renameType == OBJECT_SCHEMA);
+}
+
 static bool
 changes_roles(Node *statement)
 {
@@ -376,6 +387,11 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
 	if (discards_all && shmem_is_ready())
 		lease_xact_forget_session();
+	if (renames_tables(pstmt->utilityStmt) && shmem_is_ready())
+	{
+		CommandCounterIncrement();
+		entity_refresh_names();
+	}
 }
 
 /*

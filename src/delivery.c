@@ -64,6 +64,7 @@
 #include "message_queue.h"
 #include "row.h"
 #include "runner_process.h"
+#include "stat.h"
 #include "worker.h"
 
 /* Messages that are looked for at a time */
@@ -196,7 +197,7 @@ apply(const Extension *oids, Relation rel, const DueMessage *due, bool counted)
 	DEBUG_POINT("delivery-before-handler");
 
 	report_activity(&row);
-	message.kind = row.timer ? "timer" : "send";
+	message.kind = message_kind_name(row.kind);
 	message.message_id = row.message_id;
 	message.attempt = counted ? row.attempts : row.attempts + 1;
 	message.sender = row.sender;
@@ -204,7 +205,10 @@ apply(const Extension *oids, Relation rel, const DueMessage *due, bool counted)
 	nest_level = NewGUCNestLevel();
 	if (StatementTimeout > 0)
 		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
-	entity_deliver(row.type, row.id, &message);
+	if (row.kind == MESSAGE_STOP)
+		entity_stop_idle(row.type, row.id);
+	else
+		entity_deliver(row.type, row.id, &message);
 	if (StatementTimeout > 0 || get_timeout_active(STATEMENT_TIMEOUT))
 		disable_timeout(STATEMENT_TIMEOUT, false);
 	AtEOXact_GUC(false, nest_level);
@@ -230,6 +234,8 @@ note_delivered(int count)
 	if (count == 0)
 		return;
 	delivered += count;
+	for (int i = 0; i < count; i++)
+		stat_count(STAT_MESSAGES_APPLIED);
 	worker_service_progress(runner_me.slot, runner_me.generation, delivered);
 	(void) pgstat_report_stat(false);
 }
@@ -376,6 +382,7 @@ note_failure(Round *round, const DueMessage *due, const ErrorData *error, bool c
 	MessageRow	row;
 	HeapTuple	tuple = begin_note(due, &oids, &rel, &row);
 
+	stat_count(STAT_MESSAGE_FAILURES);
 	if (tuple != NULL && row.lane != LANE_SET_ASIDE)
 		(void) message_note_attempt(rel, tuple, &row, counted ? row.attempts : row.attempts + 1, &failure);
 	end_note(rel);

@@ -32,6 +32,7 @@
 #include "access/xlog.h"
 #include "catalog/objectaccess.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/lock.h"
@@ -50,10 +51,12 @@
 #include "entity_type.h"
 #include "error.h"
 #include "extension.h"
+#include "lease.h"
 #include "locktag.h"
 #include "receipt.h"
 #include "request.h"
 #include "snapshot.h"
+#include "stat.h"
 
 /* How many entities a transaction creates at most where each keeps its lock */
 #define CREATIONS_MAX 1000
@@ -91,6 +94,15 @@ entity_check_name(const char *type, const char *id)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the id of an entity must have 1 to %d bytes", ENTITY_ID_MAX)));
+}
+
+/* What events call an entity; palloc'd. */
+char *
+entity_subject(const char *type, const char *id)
+{
+	char	   *subject = psprintf("%s/%s", type, id);
+
+	return pnstrdup(subject, pg_mbcliplen(subject, (int) strlen(subject), LEASE_NAME_MAX));
 }
 
 /* Raises 42704 unless there is such a type. */
@@ -194,6 +206,7 @@ entity_open(EntityAccess *entity, const EntityType *type, const char *id, bool c
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("the table of entity type \"%s\" does not exist", type->name),
 				 errhint("alter_entity_type() can give it another one.")));
+	stat_attach(extension_get()->extension);
 	snapshot_open(type->snapshots, RowExclusiveLock, &entity->snapshots);
 	DEBUG_POINT("entity-before-lock");
 	if (type->durability != DURABILITY_STRICT)
@@ -355,6 +368,8 @@ entity_upgrade_state(const EntityType *type, const char *id, int32 vsn, Jsonb *s
 		CHECK_FOR_INTERRUPTS();
 		state = upgrade_step(type, id, step, state);
 	}
+	if (vsn < type->vsn)
+		stat_count(STAT_ENTITIES_UPGRADED);
 	return state;
 }
 
@@ -475,6 +490,11 @@ write_row(EntityAccess *entity, SnapshotRow *next, bool unload)
 		complain_of_conflict(entity);
 	if (entity->use != NULL)
 		entity_use_wrote(entity->use, next, unload);
+	stat_count(STAT_ENTITIES_WRITTEN);
+	if (!old.exists)
+		stat_count(STAT_ENTITIES_CREATED);
+	if (next->deleted)
+		stat_count(STAT_ENTITIES_DELETED);
 	ForceSyncCommit();
 }
 
@@ -712,6 +732,8 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 		return answer_again(request, &answer);
 	}
 	DEBUG_POINT("entity-locked");
+	if (entity.use != NULL)
+		entity_use_touch(entity.use);
 
 	if (!entity.row.exists || entity.row.deleted)
 		state = first_state(type, id);
@@ -723,6 +745,7 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 	if (reply.stop != NULL)
 		entity_terminate(type, id, reply.state != NULL ? reply.state : state, reply.stop);
 	note_receipt(&entity, &outcome);
+	stat_count(STAT_CALLS);
 	if (request != NULL)
 	{
 		note_request(request, reply.reply, outcome.version);
@@ -731,6 +754,45 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 	}
 	entity_close(&entity);
 	return reply.reply;
+}
+
+/*
+ * Writes what memory has of an entity, tells the terminator, and unloads it at the
+ * commit. With `only_idle` nothing is done to one that was used for less than its idle_timeout ago. False: it was not loaded, as
+ * a strict entity never is. Raises and takes what a call does.
+ */
+bool
+entity_stop(const EntityType *type, const char *id, const char *reason, bool only_idle)
+{
+	EntityAccess entity;
+	bool		stopped;
+
+	entity_refuse_reentry(type->name, id);
+	if (type->durability == DURABILITY_STRICT)
+		return false;
+	entity_open(&entity, type, id, false);
+	stopped = entity_use_room(entity.use) > 0 && (!only_idle || entity_use_is_idle(entity.use));
+	if (stopped)
+	{
+		Jsonb	   *state = entity.row.state;
+
+		if (type->routine_names[ROUTINE_TERMINATOR] != NULL)
+			state = entity_upgrade_state(type, id, entity.row.vsn, state);
+		(void) entity_flush(&entity, true);
+		entity_terminate(type, id, state, reason);
+	}
+	entity_close(&entity);
+	return stopped;
+}
+
+/* An entity was idle: its terminator is told by a process of the owner of its table. */
+void
+entity_stop_idle(const char *type, const char *id)
+{
+	const EntityType *known = entity_type_find(type);
+
+	if (known != NULL)
+		(void) entity_stop(known, id, "idle", true);
 }
 
 /* Runs a message that was sent, as its sender, in the transaction that takes it from the queue. */

@@ -122,35 +122,18 @@ SQL_FUNCTION(revenant_read_entity)
  */
 SQL_FUNCTION(revenant_stop_entity)
 {
-	EntityAccess entity;
-	const EntityType *type;
 	char	   *name;
 	char	   *id;
 	char	   *reason;
-	bool		loaded;
 
 	require_writable("revenant.stop_entity()");
 	name_arguments(fcinfo, &name, &id);
-	type = entity_type_get(name);
 	reason = text_argument(fcinfo, 2);
 	if (reason == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("reason must not be null")));
-	entity_refuse_reentry(name, id);
-	if (type->durability == DURABILITY_STRICT)
-		PG_RETURN_BOOL(false);
-	entity_open(&entity, type, id, false);
-	loaded = entity_use_room(entity.use) > 0;
-	if (loaded)
-	{
-		Jsonb	   *state = entity_upgrade_state(type, id, entity.row.vsn, entity.row.state);
-
-		(void) entity_flush(&entity, true);
-		entity_terminate(type, id, state, reason);
-	}
-	entity_close(&entity);
-	PG_RETURN_BOOL(loaded);
+	PG_RETURN_BOOL(entity_stop(entity_type_get(name), id, reason, false));
 }
 
 /*

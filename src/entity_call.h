@@ -39,6 +39,7 @@ extern void entity_open(EntityAccess *entity, const EntityType *type, const char
 extern void entity_close(EntityAccess *entity);
 extern int64 entity_write(EntityAccess *entity, Jsonb *state, bool unload);
 extern bool entity_flush(EntityAccess *entity, bool unload);
+extern bool entity_stop(const EntityType *type, const char *id, const char *reason, bool only_idle);
 extern bool entity_read(Snapshots *snapshots, const char *id, SnapshotRow *row);
 extern void entity_yield(Oid table, const char *id);
 extern Jsonb *entity_upgrade_state(const EntityType *type, const char *id, int32 vsn, Jsonb *state);

@@ -434,3 +434,77 @@ SQL_FUNCTION(revenant_drop_entity_type)
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
 }
+
+/* ---------------------------------------------------------------- renamed tables */
+
+/* A row whose table has another name by now */
+typedef struct Renamed
+{
+	char	   *type;
+	char	   *name;
+} Renamed;
+
+static void
+look_for_renamed(Relation rel, HeapTuple tuple, void *arg)
+{
+	List	  **found = arg;
+	Datum		values[ENTITY_TYPE_COLUMNS];
+	bool		nulls[ENTITY_TYPE_COLUMNS];
+	Oid			table;
+	char	   *name;
+
+	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
+	if (nulls[ATT_ENTITY_SNAPSHOTS - 1] || nulls[ATT_ENTITY_SNAPSHOTS_OID - 1] ||
+		DatumGetInt64(values[ATT_ENTITY_SYSTEM_IDENTIFIER - 1]) != task_identifier() ||
+		DatumGetInt64(values[ATT_ENTITY_DATABASE_OID - 1]) != (int64) MyDatabaseId)
+		return;
+	table = (Oid) DatumGetInt64(values[ATT_ENTITY_SNAPSHOTS_OID - 1]);
+	if (get_rel_name(table) == NULL)
+		return;
+	name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table));
+	if (strcmp(name, TextDatumGetCString(values[ATT_ENTITY_SNAPSHOTS - 1])) != 0)
+	{
+		Renamed    *renamed = palloc(sizeof(Renamed));
+
+		renamed->type = TextDatumGetCString(values[ATT_ENTITY_TYPE - 1]);
+		renamed->name = name;
+		*found = lappend(*found, renamed);
+	}
+}
+
+/*
+ * A table or a schema was renamed in this transaction: types that have such a
+ * table say its name, so that a dump does. Writes only if there is one.
+ */
+void
+entity_refresh_names(void)
+{
+	const Extension *found = extension_find();
+	Extension	extension;
+	Relation	rel;
+	List	   *renamed = NIL;
+	ListCell   *cell;
+
+	if (found == NULL || !OidIsValid(found->entity_type_pkey) || found->differs)
+		return;
+	extension = *found;
+	rel = table_open(extension.entity_type, AccessShareLock);
+	row_visit(rel, look_for_renamed, &renamed);
+	table_close(rel, AccessShareLock);
+	if (renamed == NIL)
+		return;
+	rel = table_open(extension.entity_type, ShareRowExclusiveLock);
+	foreach(cell, renamed)
+	{
+		Renamed    *one = lfirst(cell);
+		TypeDraft	draft = {0};
+		HeapTuple	tuple = row_find(rel, extension.entity_type_pkey, one->type);
+
+		if (tuple == NULL)
+			continue;
+		set(&draft, ATT_ENTITY_SNAPSHOTS, CStringGetTextDatum(one->name));
+		row_update(rel, tuple, draft.values, draft.nulls, draft.changed);
+	}
+	note_change(&extension);
+	table_close(rel, NoLock);
+}

@@ -46,6 +46,7 @@
 #include "entity_memory.h"
 #include "extension.h"
 #include "shmem.h"
+#include "stat.h"
 
 /* A state in the area; what is behind it is a Jsonb. */
 typedef struct EntityState
@@ -249,6 +250,7 @@ entity_entry_make(const EntityKey *key, const EntityType *type, Oid owner, const
 		entry->names = names;
 		entry->names_bytes = names_bytes;
 		entry->idle_timeout_us = type->idle_timeout_us;
+		entry->has_terminator = type->routine_names[ROUTINE_TERMINATOR] != NULL;
 		shmem_account(ENTRY_BYTES + names_bytes);
 	}
 	SpinLockAcquire(&entry->mutex);
@@ -388,7 +390,12 @@ entity_entry_publish(EntityEntry *entry, Flusher *flusher, const EntityImage *im
 	SpinLockRelease(&entry->mutex);
 	entity_state_discard(&entry->key, old_state, old_bytes);
 	if (!was_loaded)
+	{
 		pg_atomic_fetch_add_u32(&flusher->loaded, 1);
+		stat_count(STAT_ENTITIES_LOADED);
+	}
+	if (!in_row)
+		stat_count(STAT_ENTITIES_KEPT);
 	if (due_us != 0 && (int64) pg_atomic_read_u64(&flusher->next_due_us) > due_us)
 	{
 		pg_atomic_write_u64(&flusher->next_due_us, due_us);
@@ -416,7 +423,10 @@ entity_entry_unload(EntityEntry *entry, Flusher *flusher)
 	SpinLockRelease(&entry->mutex);
 	entity_state_discard(&entry->key, old_state, old_bytes);
 	if (was_loaded)
+	{
 		pg_atomic_fetch_sub_u32(&flusher->loaded, 1);
+		stat_count(STAT_ENTITIES_UNLOADED);
+	}
 }
 
 /* ---------------------------------------------------------------- flush */

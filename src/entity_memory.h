@@ -66,6 +66,8 @@ typedef struct EntityEntry
 	int64		not_before_us;	/* nor earlier than that after the last flush */
 	int64		last_used_us;
 	bool		unload_asked;	/* somebody waits for it to be unloaded */
+	bool		has_terminator; /* which is to be told before it is unloaded because it is idle ... */
+	bool		stop_sent;		/* ... by a message, which is on its way */
 	int			failures;		/* to flush it, in a row */
 	int64		flush_every_us; /* as it was last kept; -1: when it is unloaded */
 

@@ -77,6 +77,7 @@ extern void entity_type_install_callbacks(void);
 extern Oid	entity_routine_find(const char *name, EntityRoutine which);
 extern Oid	entity_routine_resolve(const char *given, EntityRoutine which, char **name);
 extern Oid	entity_snapshots_find(const char *name, int64 oid, bool native);
+extern void entity_refresh_names(void);	/* entity_define.c */
 extern bool durability_parse(const char *text, Durability *durability);
 
 #endif							/* REVENANT_ENTITY_TYPE_H */

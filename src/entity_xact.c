@@ -48,6 +48,7 @@
 #include "extension.h"
 #include "locktag.h"
 #include "receipt.h"
+#include "stat.h"
 #include "worker.h"
 
 /* All in TopTransactionContext. */
@@ -124,13 +125,6 @@ entity_xact_use(const EntityType *type, const char *id, Oid owner)
 	use->type = type;
 	if (use->entry == NULL)
 		use->entry = entity_entry_find(&key);
-	if (use->entry != NULL)
-	{
-		SpinLockAcquire(&use->entry->mutex);
-		use->entry->last_used_us = clock_now_us();
-		use->entry->idle_timeout_us = type->idle_timeout_us;
-		SpinLockRelease(&use->entry->mutex);
-	}
 	return use;
 }
 
@@ -184,12 +178,13 @@ drop_conflicting(EntityUse *use, const SnapshotRow *row, int64 flushed)
 	int64		version = use->entry->image.version;
 	Event		event = {
 		.kind = EVENT_ENTITY_CONFLICT,
-		.subject = psprintf("%s/%s", use->type->name, use->id),
+		.subject = entity_subject(use->type->name, use->id),
 		.role = use->flusher->key.owner,
 		.detail = {"version", psprintf(INT64_FORMAT, version), "row", psprintf(INT64_FORMAT, row->version)}
 	};
 
 	entity_entry_unload(use->entry, use->flusher);
+	stat_count(STAT_ENTITY_CONFLICTS);
 	event_now(&event);
 	ereport(ERROR,
 			(errcode(ERRCODE_RV_VERSION_CONFLICT),
@@ -232,6 +227,34 @@ entity_use_settle(EntityUse *use, SnapshotRow *row)
 {
 	if (use->newest != NULL && use->newest->kind == CHANGE_WRITTEN && row->version == use->newest->row.version)
 		row->reserved = row->version;
+}
+
+/* It is used now. */
+void
+entity_use_touch(EntityUse *use)
+{
+	if (use->entry == NULL)
+		return;
+	SpinLockAcquire(&use->entry->mutex);
+	use->entry->last_used_us = clock_now_us();
+	use->entry->idle_timeout_us = use->type->idle_timeout_us;
+	use->entry->has_terminator = use->type->routine_names[ROUTINE_TERMINATOR] != NULL;
+	use->entry->stop_sent = false;
+	SpinLockRelease(&use->entry->mutex);
+}
+
+/* Whether it was not used for its idle_timeout. */
+bool
+entity_use_is_idle(EntityUse *use)
+{
+	bool		idle;
+
+	if (use->entry == NULL)
+		return false;
+	SpinLockAcquire(&use->entry->mutex);
+	idle = use->entry->idle_timeout_us >= 0 && clock_now_us() - use->entry->last_used_us >= use->entry->idle_timeout_us;
+	SpinLockRelease(&use->entry->mutex);
+	return idle;
 }
 
 /* Up to which version states may be left to memory without writing the row; 0: it is not loaded. */
@@ -347,7 +370,7 @@ tell_loaded(EntityUse *use)
 {
 	Event		event = {
 		.kind = EVENT_ENTITY_LOADED,
-		.subject = psprintf("%s/%s", use->type->name, use->id),
+		.subject = entity_subject(use->type->name, use->id),
 		.role = use->flusher->key.owner,
 		.routine = true
 	};

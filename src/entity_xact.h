@@ -51,6 +51,8 @@ extern bool entity_use_row(EntityUse *use, SnapshotRow *row);
 extern void entity_use_check(EntityUse *use, const SnapshotRow *row);
 extern void entity_use_settle(EntityUse *use, SnapshotRow *row);
 extern bool entity_use_is_dirty(EntityUse *use);
+extern void entity_use_touch(EntityUse *use);
+extern bool entity_use_is_idle(EntityUse *use);
 extern int64 entity_use_room(EntityUse *use);
 extern bool entity_use_may_load(EntityUse *use);
 extern bool entity_use_keep(EntityUse *use, const SnapshotRow *row, int64 flush_every_us);

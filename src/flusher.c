@@ -8,7 +8,9 @@
  *
  *		flush		the row gets the state, with versions reserved ahead; the
  *					entity stays in memory
- *		unload		what was not used for idle_timeout, the oldest where memory is
+ *		stop		what was not used for idle_timeout, and has a terminator: a
+ *					message of the owner's, whose delivery tells it
+ *		unload		what was not used for idle_timeout otherwise, the oldest where memory is
  *					short, and all of them at its end: the row gets the state, with no
  *					version reserved, and memory nothing
  *
@@ -42,6 +44,7 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -50,14 +53,17 @@
 #include "clock.h"
 #include "compat.h"
 #include "debug.h"
+#include "entity.h"
 #include "entity_memory.h"
 #include "events.h"
 #include "extension.h"
 #include "flusher.h"
 #include "locktag.h"
+#include "message.h"
 #include "runner_process.h"
 #include "service.h"
 #include "snapshot.h"
+#include "stat.h"
 #include "task.h"
 #include "tick.h"
 #include "worker.h"
@@ -97,6 +103,7 @@ typedef struct Candidate
 	Oid			snapshots;
 	int64		last_used_us;
 	bool		unload;
+	bool		stop;			/* its terminator is to be told, by another process */
 } Candidate;
 
 typedef struct Round
@@ -116,6 +123,7 @@ typedef enum WorkKind
 	WORK_NOTHING,
 	WORK_FLUSH,
 	WORK_UNLOAD,
+	WORK_STOP,					/* its terminator is told by a message */
 	WORK_DROP					/* its row was written past us */
 } WorkKind;
 
@@ -155,6 +163,11 @@ finish_work(Work *work, bool committed)
 			if (committed)
 				entity_entry_unload(work->entry, flusher);
 			break;
+		case WORK_STOP:
+			SpinLockAcquire(&work->entry->mutex);
+			work->entry->stop_sent |= committed;
+			SpinLockRelease(&work->entry->mutex);
+			break;
 		case WORK_NOTHING:
 			break;
 	}
@@ -185,6 +198,7 @@ tell_all(void)
 
 		if (!work->told)
 			continue;
+		stat_count(work->kind == WORK_DROP ? STAT_ENTITY_CONFLICTS : STAT_ENTITIES_FLUSHED);
 		event.kind = work->kind == WORK_DROP ? EVENT_ENTITY_CONFLICT : EVENT_ENTITY_FLUSHED;
 		event.detail[0] = "version";
 		event.detail[1] = psprintf(INT64_FORMAT, work->image.version);
@@ -236,6 +250,18 @@ write_row(Snapshots *snapshots, Work *work, const char *id, const SnapshotRow *r
 				 errmsg("the row of entity \"%s\" could not be written", work->subject)));
 }
 
+/*
+ * Has the terminator of an idle entity told. It is user code, and may take its
+ * time: a process that delivers messages runs it, as the same role, and unloads the entity then.
+ */
+static void
+send_stop(const char *type, const char *id)
+{
+	Extension	oids = message_extension();
+
+	(void) message_insert(&oids, MESSAGE_STOP, type, id, DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("\"idle\""))), 0);
+}
+
 /* Flushes or unloads one, in the transaction that is open. What is locked is left alone. */
 static void
 do_candidate(Snapshots *snapshots, const Candidate *candidate)
@@ -254,7 +280,13 @@ do_candidate(Snapshots *snapshots, const Candidate *candidate)
 		return;
 	nworks++;					/* from here on its pin is given back */
 	entity_entry_names(work->entry, &type, &id);
-	work->subject = psprintf("%s/%s", type, id);
+	work->subject = entity_subject(type, id);
+	if (candidate->stop)
+	{
+		send_stop(type, id);
+		work->kind = WORK_STOP;
+		return;
+	}
 	if (candidate->unload)
 		have_lock = try_lock_entity(&candidate->key);
 	DEBUG_POINT("flusher-before-row");
@@ -324,6 +356,7 @@ note_failure(const Candidate *candidate)
 {
 	EntityEntry *entry = entity_entry_find(&candidate->key);
 
+	stat_count(STAT_FLUSH_FAILURES);
 	if (entry == NULL)
 		return;
 	SpinLockAcquire(&entry->mutex);
@@ -338,6 +371,7 @@ static int
 run_batch(const Candidate *candidates, int count)
 {
 	volatile int done = 0;
+	volatile bool wrote = false;
 
 	MemoryContextReset(batch_context);
 	nworks = 0;
@@ -352,7 +386,8 @@ run_batch(const Candidate *candidates, int count)
 		done = do_batch(candidates, count);
 		if (ActiveSnapshotSet())
 			PopActiveSnapshot();
-		if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		wrote = TransactionIdIsValid(GetTopTransactionIdIfAny());
+		if (wrote)
 			ForceSyncCommit();
 		DEBUG_POINT("flusher-before-commit");
 		CommitTransactionCommand();
@@ -377,6 +412,8 @@ run_batch(const Candidate *candidates, int count)
 	MemoryContextSwitchTo(batch_context);
 	if (done > 0)
 	{
+		if (wrote)
+			stat_time(STAT_FLUSHES, clock_now_us() - begun_us);
 		written += nworks;
 		tell_all();
 		worker_service_progress(runner_me.slot, runner_me.generation, written);
@@ -412,7 +449,7 @@ do_candidates(const Candidate *candidates, int count)
 /* ---------------------------------------------------------------- a round */
 
 static void
-add_candidate(Round *round, const EntityEntry *entry, bool unload)
+add_candidate(Round *round, const EntityEntry *entry, bool unload, bool stop)
 {
 	if (round->ncandidates == round->size)
 	{
@@ -422,7 +459,7 @@ add_candidate(Round *round, const EntityEntry *entry, bool unload)
 			repalloc_huge(round->candidates, sizeof(Candidate) * round->size);
 	}
 	round->candidates[round->ncandidates++] = (Candidate) {
-		.key = entry->key,.snapshots = entry->snapshots,.last_used_us = entry->last_used_us,.unload = unload
+		.key = entry->key,.snapshots = entry->snapshots,.last_used_us = entry->last_used_us,.unload = unload,.stop = stop
 	};
 }
 
@@ -442,22 +479,24 @@ look_at(EntityEntry *entry, void *arg)
 	{
 		/* its state went; so does the entry, when nobody uses it */
 		if (now.pins == 0)
-			add_candidate(round, &now, false);
+			add_candidate(round, &now, false, false);
 		return true;
 	}
 	round->loaded++;
 	idle = now.idle_timeout_us >= 0 && round->now_us - now.last_used_us >= now.idle_timeout_us;
-	if (round->wanted != WANT_DUE)
-		add_candidate(round, &now, true);
-	else if (now.unload_asked || (idle && now.failures == 0))
-		add_candidate(round, &now, true);
+	if (round->wanted != WANT_DUE || now.unload_asked)
+		add_candidate(round, &now, true, false);
+	else if (idle && now.failures == 0 && !now.has_terminator)
+		add_candidate(round, &now, true, false);
+	else if (idle && now.failures == 0 && !now.stop_sent)
+		add_candidate(round, &now, false, true);
 	else if (entity_is_dirty(&now) && now.due_us != 0 && now.due_us <= round->now_us)
-		add_candidate(round, &now, false);
+		add_candidate(round, &now, false, false);
 	else
 	{
 		if (entity_is_dirty(&now) && now.due_us != 0)
 			round->next_us = Min(round->next_us, now.due_us);
-		if (now.idle_timeout_us >= 0)
+		if (now.idle_timeout_us >= 0 && !idle)
 			round->next_us = Min(round->next_us, now.last_used_us + now.idle_timeout_us);
 	}
 	return true;
@@ -631,6 +670,7 @@ revenant_flush_main(Datum main_arg)
 					(errcode(ERRCODE_OUT_OF_MEMORY),
 					 errmsg("no shared memory is left for a flusher"),
 					 errhint("Set revenant.shared_memory higher.")));
+		stat_attach(slot.task.instance);
 		before_shmem_exit(stop_accepting, (Datum) 0);
 		pg_atomic_write_u32(&flusher->wanted, 0);
 		pg_atomic_write_u32(&flusher->place, (uint32) compat_my_procno() + 1);

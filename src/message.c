@@ -39,10 +39,11 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "entity.h"
 #include "events.h"
-#include "lease.h"
 #include "message.h"
 #include "row.h"
+#include "stat.h"
 #include "task.h"
 #include "worker.h"
 
@@ -152,6 +153,31 @@ is_native(const Datum *values)
 		DatumGetInt64(values[ATT_MESSAGE_DATABASE_OID - 1]) == (int64) MyDatabaseId;
 }
 
+static const char *const kind_names[] = {
+	[MESSAGE_SEND] = "send",
+	[MESSAGE_TIMER] = "timer",
+	[MESSAGE_STOP] = "stop",
+};
+
+/* As the column "kind" has it. */
+const char *
+message_kind_name(MessageKind kind)
+{
+	return kind_names[kind];
+}
+
+/* What is none is a send: a superuser can write anything there. */
+static MessageKind
+parse_kind(const char *name)
+{
+	for (int i = 0; i < (int) lengthof(kind_names); i++)
+	{
+		if (strcmp(name, kind_names[i]) == 0)
+			return (MessageKind) i;
+	}
+	return MESSAGE_SEND;
+}
+
 /*
  * What a row says, palloc'd. Needs a snapshot, values may be toasted. Raises XX001
  * where a column has no value that every message has: a superuser can write anything there.
@@ -182,7 +208,7 @@ message_parse(HeapTuple tuple, TupleDesc desc, MessageRow *row)
 	row->type = text_of(values, nulls, ATT_MESSAGE_TYPE);
 	row->id = text_of(values, nulls, ATT_MESSAGE_ID);
 	row->due_at = time_of(values, nulls, ATT_MESSAGE_DUE_AT);
-	row->timer = !nulls[ATT_MESSAGE_DUE_AT - 1];
+	row->kind = parse_kind(text_of(values, nulls, ATT_MESSAGE_KIND));
 	row->message = DatumGetJsonbPCopy(values[ATT_MESSAGE_MESSAGE - 1]);
 	row->sender = text_of(values, nulls, ATT_MESSAGE_SENDER);
 	row->sender_oid = (Oid) DatumGetInt64(values[ATT_MESSAGE_SENDER_OID - 1]);
@@ -215,7 +241,7 @@ set(Datum *values, bool *nulls, int attribute, Datum value)
 
 /* A message of the current user's; due_at 0: a send. Returns its number. */
 int64
-message_insert(const Extension *extension, const char *type, const char *id, const Jsonb *message, TimestampTz due_at)
+message_insert(const Extension *extension, MessageKind kind, const char *type, const char *id, const Jsonb *message, TimestampTz due_at)
 {
 	Relation	rel = table_open(extension->message, RowExclusiveLock);
 	Datum		values[MESSAGE_COLUMNS];
@@ -226,7 +252,7 @@ message_insert(const Extension *extension, const char *type, const char *id, con
 	set(values, nulls, ATT_MESSAGE_MESSAGE_ID, Int64GetDatum(message_id));
 	set(values, nulls, ATT_MESSAGE_TYPE, CStringGetTextDatum(type));
 	set(values, nulls, ATT_MESSAGE_ID, CStringGetTextDatum(id));
-	set(values, nulls, ATT_MESSAGE_KIND, CStringGetTextDatum(due_at != 0 ? "timer" : "send"));
+	set(values, nulls, ATT_MESSAGE_KIND, CStringGetTextDatum(message_kind_name(kind)));
 	set(values, nulls, ATT_MESSAGE_MESSAGE, PointerGetDatum(message));
 	set(values, nulls, ATT_MESSAGE_SENDER, CStringGetTextDatum(GetUserNameFromId(GetUserId(), false)));
 	set(values, nulls, ATT_MESSAGE_SENDER_OID, Int64GetDatum((int64) GetUserId()));
@@ -244,6 +270,9 @@ message_insert(const Extension *extension, const char *type, const char *id, con
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 	message_note_change(extension->extension, GetUserId(), false);
+	stat_attach(extension->extension);
+	if (kind != MESSAGE_STOP)
+		stat_count(STAT_MESSAGES_SENT);
 	return message_id;
 }
 
@@ -299,10 +328,9 @@ move_set_failure(Move *move, const MessageFailure *failure)
 static void
 tell_set_aside(const MessageRow *row, const MessageFailure *failure)
 {
-	char	   *subject = psprintf("%s/%s", row->type, row->id);
 	Event		event = {
 		.kind = EVENT_MESSAGE_SET_ASIDE,
-		.subject = pnstrdup(subject, pg_mbcliplen(subject, (int) strlen(subject), LEASE_NAME_MAX)),
+		.subject = entity_subject(row->type, row->id),
 		.role = row->sender_oid,
 		.detail = {"message_id", psprintf(INT64_FORMAT, row->message_id), "sqlstate", failure->sqlstate, "error", failure->error}
 	};
@@ -318,6 +346,7 @@ move_aside(Relation rel, HeapTuple tuple, const MessageRow *row, Move *move, con
 	move_clear(move, ATT_MESSAGE_DELIVER_AT);
 	move_set(move, ATT_MESSAGE_SET_ASIDE_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
 	row_update(rel, tuple, move->values, move->nulls, move->replace);
+	stat_count(STAT_MESSAGES_SET_ASIDE);
 	tell_set_aside(row, failure);
 }
 
@@ -365,8 +394,8 @@ message_requeue(Relation rel, HeapTuple tuple, const MessageRow *row, const char
 	move_clear(&move, ATT_MESSAGE_SQLSTATE);
 	move_clear(&move, ATT_MESSAGE_ERROR);
 	move_clear(&move, ATT_MESSAGE_SET_ASIDE_AT);
-	move_set(&move, ATT_MESSAGE_LANE, Int32GetDatum(row->timer ? LANE_TIMERS : LANE_SENDS));
-	if (row->timer)
+	move_set(&move, ATT_MESSAGE_LANE, Int32GetDatum(row->due_at != 0 ? LANE_TIMERS : LANE_SENDS));
+	if (row->due_at != 0)
 		move_set(&move, ATT_MESSAGE_DELIVER_AT, TimestampTzGetDatum(row->due_at));
 	row_update(rel, tuple, move.values, move.nulls, move.replace);
 	CommandCounterIncrement();

@@ -46,6 +46,14 @@ typedef enum MessageLane
 	LANE_SET_ASIDE				/* given up */
 } MessageLane;
 
+/* What a message is */
+typedef enum MessageKind
+{
+	MESSAGE_SEND,
+	MESSAGE_TIMER,
+	MESSAGE_STOP				/* the flusher's: an idle entity whose terminator is to be told */
+} MessageKind;
+
 /* After that many failures a message is set aside. */
 #define MESSAGE_ATTEMPTS_MAX 6
 
@@ -55,7 +63,7 @@ typedef struct MessageRow
 	int64		message_id;
 	char	   *type;
 	char	   *id;
-	bool		timer;
+	MessageKind kind;
 	Jsonb	   *message;
 	char	   *sender;
 	Oid			sender_oid;
@@ -80,7 +88,8 @@ extern void message_note_change(Oid instance, Oid sender, bool also_at_abort);
 extern Extension message_extension(void);
 extern void message_parse(HeapTuple tuple, TupleDesc desc, MessageRow *row);
 extern bool message_is_callers(const MessageRow *row);
-extern int64 message_insert(const Extension *extension, const char *type, const char *id, const Jsonb *message,
+extern const char *message_kind_name(MessageKind kind);
+extern int64 message_insert(const Extension *extension, MessageKind kind, const char *type, const char *id, const Jsonb *message,
 							TimestampTz due_at);
 extern HeapTuple message_lock(Relation rel, const Extension *extension, int64 message_id);
 extern bool message_note_attempt(Relation rel, HeapTuple tuple, const MessageRow *row, int attempts,

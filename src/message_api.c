@@ -121,7 +121,7 @@ SQL_FUNCTION(revenant_send)
 		if (request_find(&request, &reply))
 			PG_RETURN_INT64(reply.number);
 	}
-	reply.number = message_insert(&oids, letter.type, letter.id, letter.message, 0);
+	reply.number = message_insert(&oids, MESSAGE_SEND, letter.type, letter.id, letter.message, 0);
 	if (request.request_id != NULL)
 		request_note(&request, &reply);
 	PG_RETURN_INT64(reply.number);
@@ -142,7 +142,7 @@ SQL_FUNCTION(revenant_send_after)
 				 errmsg("delay is out of range"),
 				 errdetail("It is from 0 to ten years.")));
 	require_deliverable(&letter);
-	PG_RETURN_INT64(message_insert(&oids, letter.type, letter.id, letter.message, GetCurrentTimestamp() + delay_us));
+	PG_RETURN_INT64(message_insert(&oids, MESSAGE_TIMER, letter.type, letter.id, letter.message, GetCurrentTimestamp() + delay_us));
 }
 
 /* A message that is to be changed */
@@ -211,7 +211,7 @@ SQL_FUNCTION(revenant_cancel_timer)
 	bool		cancelled;
 
 	begin_change(fcinfo, "cancel_timer", "timer", &change);
-	cancelled = change.tuple != NULL && change.row.timer;
+	cancelled = change.tuple != NULL && change.row.kind == MESSAGE_TIMER;
 	if (cancelled)
 		remove_message(&change);
 	end_change(&change);

@@ -28,6 +28,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -296,6 +297,31 @@ SQL_FUNCTION(revenant_stat)
 	}
 	dshash_seq_term(&scan);
 	return (Datum) 0;
+}
+
+/* revenant._stat_entities(): one row, what was counted of the entities of this database. */
+SQL_FUNCTION(revenant_stat_entities)
+{
+	static const StatCounter counters[] = {
+		STAT_CALLS, STAT_ENTITIES_KEPT, STAT_ENTITIES_WRITTEN, STAT_ENTITIES_CREATED, STAT_ENTITIES_DELETED, STAT_ENTITIES_UPGRADED,
+		STAT_ENTITIES_LOADED, STAT_ENTITIES_UNLOADED, STAT_ENTITY_CONFLICTS, STAT_ENTITIES_FLUSHED, STAT_FLUSH_FAILURES,
+		STAT_MESSAGES_SENT, STAT_MESSAGES_APPLIED, STAT_MESSAGE_FAILURES, STAT_MESSAGES_SET_ASIDE
+	};
+	Datum		values[lengthof(counters) + 4];
+	bool		nulls[lengthof(counters) + 4] = {false};
+	int			column = 0;
+	TupleDesc	desc;
+
+	stat_attach(extension_get()->extension);
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	for (; column < (int) lengthof(counters); column++)
+		values[column] = counted(mine, counters[column]);
+	put_time(mine, STAT_FLUSHES, &values[column]);
+	column += 3;
+	values[column] = TimestampTzGetDatum(mine == NULL ? 0 : (TimestampTz) pg_atomic_read_u64(&mine->since));
+	nulls[column] = mine == NULL;
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
 /*

@@ -7,7 +7,7 @@ CREATE TABLE revenant.message (
 	message_id pg_catalog.int8 NOT NULL,
 	type pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
 	id pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
-	kind pg_catalog.text NOT NULL,		-- send, timer
+	kind pg_catalog.text NOT NULL,		-- send, timer; stop: an idle entity whose terminator is to be told
 	message pg_catalog.jsonb NOT NULL,
 	sender pg_catalog.text NOT NULL,
 	sender_oid pg_catalog.int8 NOT NULL,
@@ -89,7 +89,7 @@ COMMENT ON VIEW revenant.messages IS 'messages and timers that were sent and not
 COMMENT ON COLUMN revenant.messages.message_id IS 'what send and send_after returned; it grows, though not in the order of commits';
 COMMENT ON COLUMN revenant.messages.type IS 'the type of the entity that it is for';
 COMMENT ON COLUMN revenant.messages.id IS 'the entity that it is for';
-COMMENT ON COLUMN revenant.messages.kind IS 'send or timer';
+COMMENT ON COLUMN revenant.messages.kind IS 'send, timer, or stop: the terminator of an entity that was idle is to be told, as the owner of its table';
 COMMENT ON COLUMN revenant.messages.message IS 'what the handler is given';
 COMMENT ON COLUMN revenant.messages.sender IS 'the role that sent it, as which its handler runs';
 COMMENT ON COLUMN revenant.messages.due_at IS 'when a timer is due; NULL for a send';

@@ -100,6 +100,44 @@ COMMENT ON COLUMN revenant.stat_database.max_load_time IS 'the longest of these,
 COMMENT ON COLUMN revenant.stat_database.stats_reset IS 'as in revenant.stat_leases of that database';
 REVOKE ALL ON TABLE revenant.stat_database FROM PUBLIC;
 
+CREATE FUNCTION revenant._stat_entities(
+	OUT calls pg_catalog.int8, OUT kept pg_catalog.int8, OUT written pg_catalog.int8, OUT created pg_catalog.int8,
+	OUT deleted pg_catalog.int8, OUT upgraded pg_catalog.int8, OUT loaded pg_catalog.int8, OUT unloaded pg_catalog.int8,
+	OUT conflicts pg_catalog.int8, OUT flushed pg_catalog.int8, OUT flush_failures pg_catalog.int8,
+	OUT messages_sent pg_catalog.int8, OUT messages_applied pg_catalog.int8, OUT message_failures pg_catalog.int8,
+	OUT messages_set_aside pg_catalog.int8, OUT flushes pg_catalog.int8, OUT total_flush_time pg_catalog.float8,
+	OUT max_flush_time pg_catalog.float8, OUT stats_reset pg_catalog.timestamptz
+) RETURNS pg_catalog.record
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_stat_entities';
+REVOKE ALL ON FUNCTION revenant._stat_entities() FROM PUBLIC;
+
+CREATE VIEW revenant.stat_entities AS
+SELECT
+	s.calls, s.kept, s.written, s.created, s.deleted, s.upgraded, s.loaded, s.unloaded, s.conflicts, s.flushed, s.flush_failures,
+	s.flushes, s.total_flush_time, s.max_flush_time, s.messages_sent, s.messages_applied, s.message_failures, s.messages_set_aside, s.stats_reset
+FROM revenant._stat_entities() AS s;
+COMMENT ON VIEW revenant.stat_entities IS 'one row: what was counted of this database''s entities on this server since stats_reset';
+COMMENT ON COLUMN revenant.stat_entities.calls IS 'calls whose handler ended normally, messages and timers too; also if the transaction rolls back, as in all columns that do not say otherwise';
+COMMENT ON COLUMN revenant.stat_entities.kept IS 'states that commits left in memory, ahead of their rows';
+COMMENT ON COLUMN revenant.stat_entities.written IS 'rows of entities that calls, stop_entity, delete_entity and upgrade_all wrote; not those that were flushed';
+COMMENT ON COLUMN revenant.stat_entities.created IS 'of them, those of entities that had no row';
+COMMENT ON COLUMN revenant.stat_entities.deleted IS 'of them, tombstones';
+COMMENT ON COLUMN revenant.stat_entities.upgraded IS 'states that were brought to the vsn of their type, written or not';
+COMMENT ON COLUMN revenant.stat_entities.loaded IS 'how often a commit brought an entity into memory';
+COMMENT ON COLUMN revenant.stat_entities.unloaded IS 'how often one went out of memory, by a commit or by the flusher';
+COMMENT ON COLUMN revenant.stat_entities.conflicts IS 'how often memory was dropped because somebody else had written the row (event entity.conflict)';
+COMMENT ON COLUMN revenant.stat_entities.flushed IS 'rows that flushers wrote and committed';
+COMMENT ON COLUMN revenant.stat_entities.flush_failures IS 'how often an entity could not be flushed; it is tried again';
+COMMENT ON COLUMN revenant.stat_entities.flushes IS 'transactions of flushers that wrote';
+COMMENT ON COLUMN revenant.stat_entities.total_flush_time IS 'how long they took, all together, in milliseconds';
+COMMENT ON COLUMN revenant.stat_entities.max_flush_time IS 'the longest of them, in milliseconds';
+COMMENT ON COLUMN revenant.stat_entities.messages_sent IS 'by send and send_after; one that is repeated by its request_id is none';
+COMMENT ON COLUMN revenant.stat_entities.messages_applied IS 'messages and timers whose handler''s transaction committed';
+COMMENT ON COLUMN revenant.stat_entities.message_failures IS 'how often the handler of one failed';
+COMMENT ON COLUMN revenant.stat_entities.messages_set_aside IS 'messages that were given up (event message.set_aside)';
+COMMENT ON COLUMN revenant.stat_entities.stats_reset IS 'as in revenant.stat_leases';
+REVOKE ALL ON TABLE revenant.stat_entities FROM PUBLIC;
+
 CREATE FUNCTION revenant.stat_reset() RETURNS pg_catalog.void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_stat_reset';
 COMMENT ON FUNCTION revenant.stat_reset() IS

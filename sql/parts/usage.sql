@@ -21,6 +21,8 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('TABLE revenant.stat_database', 'SELECT', 'reader'),
 	('TABLE revenant.stat_leases', 'SELECT', 'reader'),
 	('TABLE revenant.stat_tasks', 'SELECT', 'reader'),
+	('TABLE revenant.stat_entities', 'SELECT', 'reader'),
+	('FUNCTION revenant._stat_entities()', 'EXECUTE', 'reader'),
 	('FUNCTION revenant._stat(boolean)', 'EXECUTE', 'reader'),
 	('FUNCTION revenant._stat_task(text, timestamp with time zone)', 'EXECUTE', 'reader'),
 	('FUNCTION revenant.load(regclass, text, boolean)', 'EXECUTE', 'reader'),
