@@ -36,6 +36,8 @@
  *	  of all databases run as them: every supervisor looks again at once. So
  *	  does a database's own after a restore, which copies rows into our tables.
  *
+ *	  A type of entities names its table, and follows it through a rename.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -182,17 +182,22 @@ SQL_FUNCTION(revenant_current_message)
 
 /* ---------------------------------------------------------------- upgrade_all */
 
-/* The ids of up to `batch` snapshots that are behind, their rows locked; those that somebody else has are left out unless it waits. */
+/*
+ * The ids of up to `batch` snapshots that are behind. Those of strict entities have
+ * their rows locked, and what somebody else has is left out unless it waits; others have locks that come before that of their row.
+ */
 static List *
 find_old(const EntityType *type, int batch, bool wait)
 {
 	MemoryContext context = CurrentMemoryContext;
 	char	   *table = quote_qualified_identifier(get_namespace_name(get_rel_namespace(type->snapshots)), get_rel_name(type->snapshots));
+	const char *lock = type->durability != DURABILITY_STRICT ? "" :
+		wait ? " FOR NO KEY UPDATE" : " FOR NO KEY UPDATE SKIP LOCKED";
 	List	   *ids = NIL;
 
 	SPI_connect();
-	(void) SPI_execute(psprintf("SELECT s.id FROM %s AS s WHERE s.vsn OPERATOR(pg_catalog.<) %d AND NOT s.deleted LIMIT %d"
-								" FOR NO KEY UPDATE%s", table, type->vsn, batch, wait ? "" : " SKIP LOCKED"), false, 0);
+	(void) SPI_execute(psprintf("SELECT s.id FROM %s AS s WHERE s.vsn OPERATOR(pg_catalog.<) %d AND NOT s.deleted LIMIT %d%s",
+								table, type->vsn, batch, lock), false, 0);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		char	   *id = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
@@ -205,18 +210,24 @@ find_old(const EntityType *type, int batch, bool wait)
 	return ids;
 }
 
+/* Brings one to the type's vsn, in its row. False: somebody else has done so. */
 static bool
 upgrade_one(const EntityType *type, const char *id)
 {
 	EntityAccess entity;
-	bool		behind;
+	bool		upgraded = false;
 
 	entity_open(&entity, type, id, false);
-	behind = entity.row.exists && !entity.row.deleted && entity.row.vsn < type->vsn;
-	if (behind)
-		(void) entity_write(&entity, entity_upgrade_state(type, id, entity.row.vsn, entity.row.state), true);
+	if (entity.row.exists && !entity.row.deleted && entity.row.vsn < type->vsn)
+	{
+		(void) entity_write(&entity, entity_upgrade_state(type, id, entity.row.vsn, entity.row.state), false);
+		upgraded = true;
+	}
+	else
+		/* memory may be ahead of a row that is behind */
+		upgraded = entity_flush(&entity, false);
 	entity_close(&entity);
-	return behind;
+	return upgraded;
 }
 
 /*
@@ -240,11 +251,13 @@ SQL_FUNCTION(revenant_upgrade_all)
 		ereport(ERROR,
 				(errcode(PG_ARGISNULL(1) ? ERRCODE_NULL_VALUE_NOT_ALLOWED : ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch must be positive")));
-	batch = PG_GETARG_INT32(1);
 	type = entity_type_get(name);
+	batch = PG_GETARG_INT32(1);
+	if (type->durability != DURABILITY_STRICT)
+		batch = Min(batch, ENTITY_USES_MAX);
 	snapshot_open(type->snapshots, RowExclusiveLock, &snapshots);
 	ids = find_old(type, batch, false);
-	if (ids == NIL)
+	if (ids == NIL && type->durability == DURABILITY_STRICT)
 		ids = find_old(type, 1, true);
 	foreach(cell, ids)
 	{

@@ -46,6 +46,7 @@
 #include "error.h"
 #include "events.h"
 #include "extension.h"
+#include "lease_budget.h"
 #include "locktag.h"
 #include "receipt.h"
 #include "stat.h"
@@ -111,6 +112,12 @@ entity_xact_use(const EntityType *type, const char *id, Oid owner)
 				 errmsg("a transaction cannot use more than %d entities that are not strict", ENTITY_USES_MAX),
 				 errdetail("Each takes a lock to the end of the transaction."),
 				 errhint("Use several transactions, or a type with durability \"strict\".")));
+	if (use == NULL && !lease_budget_has_room(1, true))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of locks for entities that are not strict"),
+				 errdetail("Leases and such entities take most of the server's lock table in all sessions together."),
+				 errhint("Use shorter transactions, or raise max_locks_per_transaction.")));
 	lock_entity(&key);			/* again: a subtransaction that is gone may have been the first */
 	if (use == NULL)
 	{
@@ -121,6 +128,7 @@ entity_xact_use(const EntityType *type, const char *id, Oid owner)
 		use->next = uses;
 		uses = use;
 		nuses++;
+		lease_budget_add(1);
 	}
 	use->type = type;
 	if (use->entry == NULL)
@@ -489,6 +497,7 @@ forget_all(void)
 		if (use->entered)
 			flusher_leave(use->flusher);
 	}
+	lease_budget_add(-nuses);
 	uses = NULL;				/* the memory goes with the transaction */
 	nuses = 0;
 }
