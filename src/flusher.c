@@ -129,13 +129,13 @@ typedef enum WorkKind
 
 typedef struct Work
 {
-	WorkKind	kind;
 	EntityEntry *entry;			/* pinned */
 	EntityImage image;
-	TransactionId xid;			/* who wrote the row; invalid: it said the same */
 	int64		reserved;
-	bool		told;			/* its event, after the commit: it was written, or there was a conflict */
 	char	   *subject;		/* in batch_context */
+	WorkKind	kind;
+	TransactionId xid;			/* who wrote the row; invalid: it said the same */
+	bool		told;			/* its event, after the commit: it was written, or there was a conflict */
 } Work;
 
 static const RunnerSlot *service;	/* what this process was started for */
