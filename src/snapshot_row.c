@@ -95,9 +95,11 @@ find_tuple(const Snapshots *snapshots, const char *id, Snapshot snapshot, HeapTu
 static void
 read_plain(const Snapshots *snapshots, const char *id, SnapshotRow *row)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
+	Snapshot	snapshot;
 	HeapTuple	tuple;
 
+	CommandCounterIncrement();	/* as a statement sees what the command that calls this has written so far */
+	snapshot = RegisterSnapshot(GetTransactionSnapshot());
 	if (find_tuple(snapshots, id, snapshot, &tuple))
 		fill_from_tuple(snapshots, tuple, row);
 	UnregisterSnapshot(snapshot);
@@ -123,6 +125,8 @@ lock_plain(const Snapshots *snapshots, const char *id, LockWaitPolicy policy, Sn
 	TupleTableSlot *slot = table_slot_create(snapshots->rel, NULL);
 	bool		busy = false;
 
+	/* what the command that calls this has written counts: locking its old version would fail for ever */
+	CommandCounterIncrement();
 	for (;;)
 	{
 		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
