@@ -458,6 +458,7 @@ SQL_FUNCTION(revenant_create_snapshot_table)
 {
 	List	   *names;
 	RangeVar   *range;
+	Oid			schema;
 	Oid			table;
 	char	   *name;
 	int			keep;
@@ -475,12 +476,13 @@ SQL_FUNCTION(revenant_create_snapshot_table)
 	PreventCommandIfReadOnly("revenant.create_snapshot_table()");
 	names = textToQualifiedNameList(PG_GETARG_TEXT_PP(0));
 	range = makeRangeVarFromNameList(names);
-	name = range->schemaname ? quote_qualified_identifier(range->schemaname, range->relname) :
-		pstrdup(quote_identifier(range->relname));
+	/* where it is made is not where a table with this name is found first: that may be a temporary one */
+	schema = RangeVarGetCreationNamespace(range);
+	name = quote_qualified_identifier(get_namespace_name(schema), range->relname);
 
 	SPI_connect();
 	make_table(name);
-	table = RangeVarGetRelid(range, NoLock, false);
+	table = get_relname_relid(range->relname, schema);
 	run(psprintf("COMMENT ON TABLE %s IS 'versioned snapshots: written by revenant.save() and the entities that are kept here'", name));
 	if (keep != 0)
 		make_history(table, keep);
