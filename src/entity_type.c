@@ -83,7 +83,8 @@ on_relation_change(Datum arg, Oid relation)
 	hash_seq_init(&status, known);
 	while ((entry = hash_seq_search(&status)) != NULL)
 	{
-		if (entry->type != NULL && entry->type->snapshots == relation)
+		/* one whose table is missing may have it now */
+		if (entry->type != NULL && (entry->type->snapshots == relation || !OidIsValid(entry->type->snapshots)))
 			known_valid = false;
 	}
 }
