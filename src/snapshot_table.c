@@ -91,6 +91,13 @@ on_relation_change(Datum arg, Oid relation)
 		table->valid = false;
 }
 
+/* The statements name their table with its schema. */
+static void
+on_schema_change(Datum arg, int cacheid, uint32 hashvalue)
+{
+	on_relation_change((Datum) 0, InvalidOid);
+}
+
 static void
 on_xact_end(XactEvent event, void *arg)
 {
@@ -109,6 +116,7 @@ void
 snapshot_install_callbacks(void)
 {
 	CacheRegisterRelcacheCallback(on_relation_change, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, on_schema_change, (Datum) 0);
 	RegisterXactCallback(on_xact_end, NULL);
 }
 
