@@ -32,6 +32,7 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
@@ -234,10 +235,12 @@ examine(Relation rel, SnapshotTable *table)
 	find_columns(rel, table);
 	find_key(rel, table);
 	table->owner = rel->rd_rel->relowner;
-	table->calm = rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity && has_only_history_trigger(rel);
+	table->calm = rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity &&
+		has_only_history_trigger(rel);
+	/* a guard of a parent's is the executor's to look at, too */
 	table->plain = !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity && kind == RELKIND_RELATION && rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
 		!rel->rd_rel->relhastriggers && !rel->rd_rel->relispartition && !rel->rd_rel->relhassubclass &&
-		!has_generated_columns(rel);
+		!has_superclass(RelationGetRelid(rel)) && !has_generated_columns(rel);
 }
 
 static SnapshotTable *
