@@ -61,12 +61,12 @@
 /* How many entities a transaction creates at most where each keeps its lock */
 #define CREATIONS_MAX 1000
 
-/* The handlers that run in this process, the innermost first */
+/* The functions of types that run in this process, the innermost first */
 typedef struct Running
 {
 	const char *type;
 	const char *id;
-	const EntityMessage *message;
+	const EntityMessage *message;	/* NULL: it is no handler */
 	struct Running *outer;
 } Running;
 
@@ -112,7 +112,7 @@ entity_require_type(const char *type)
 	(void) entity_type_get(type);
 }
 
-/* The message that the innermost handler of this process was given, or NULL. */
+/* The message that the innermost function of this process was given; NULL where it is no handler. */
 const EntityMessage *
 entity_current_message(void)
 {
@@ -252,14 +252,19 @@ require_routine(const EntityType *type, EntityRoutine which)
 	return function;
 }
 
-/* Calls a function of the user's with a snapshot of its own. */
+/*
+ * Calls a function of the user's for an entity, with a snapshot of its own. While
+ * it runs, that entity is in the middle of a call. `message` is the handler's, NULL for the others.
+ */
 static Datum
-call_function(const EntityType *type, EntityRoutine which, const NullableDatum *args, int nargs, bool *isnull)
+call_function(const EntityType *type, const char *id, const EntityMessage *message, EntityRoutine which,
+			  const NullableDatum *args, int nargs, bool *isnull)
 {
 	LOCAL_FCINFO(fcinfo, 3);
+	Running		me = {.type = type->name,.id = id,.message = message,.outer = running};
 	FmgrInfo	function;
 	PgStat_FunctionCallUsage usage;
-	Datum		result = (Datum) 0;
+	volatile Datum result = (Datum) 0;
 
 	fmgr_info(require_routine(type, which), &function);
 	InitFunctionCallInfoData(*fcinfo, &function, nargs, InvalidOid, NULL, NULL);
@@ -273,7 +278,16 @@ call_function(const EntityType *type, EntityRoutine which, const NullableDatum *
 		return result;			/* a strict function says null to null, without being called */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgstat_init_function_usage(fcinfo, &usage);
-	result = FunctionCallInvoke(fcinfo);
+	running = &me;
+	PG_TRY();
+	{
+		result = FunctionCallInvoke(fcinfo);
+	}
+	PG_FINALLY();
+	{
+		running = me.outer;
+	}
+	PG_END_TRY();
 	pgstat_end_function_usage(&usage, true);
 	*isnull = fcinfo->isnull;
 	PopActiveSnapshot();
@@ -302,7 +316,7 @@ first_state(const EntityType *type, const char *id)
 
 	if (type->routine_names[ROUTINE_INITIALIZER] == NULL)
 		return type->initial_state;
-	state = call_function(type, ROUTINE_INITIALIZER, &arg, 1, &isnull);
+	state = call_function(type, id, NULL, ROUTINE_INITIALIZER, &arg, 1, &isnull);
 	return isnull ? NULL : DatumGetJsonbPCopy(state);
 }
 
@@ -328,7 +342,7 @@ upgrade_step(const EntityType *type, const char *id, int32 vsn, const Jsonb *sta
 
 	PG_TRY();
 	{
-		Datum		value = call_function(type, ROUTINE_UPGRADE, args, lengthof(args), &isnull);
+		Datum		value = call_function(type, id, NULL, ROUTINE_UPGRADE, args, lengthof(args), &isnull);
 
 		result = isnull ? NULL : DatumGetJsonbPCopy(value);
 	}
@@ -381,7 +395,7 @@ entity_terminate(const EntityType *type, const char *id, const Jsonb *state, con
 	bool		isnull;
 
 	if (type->routine_names[ROUTINE_TERMINATOR] != NULL)
-		(void) call_function(type, ROUTINE_TERMINATOR, args, lengthof(args), &isnull);
+		(void) call_function(type, id, NULL, ROUTINE_TERMINATOR, args, lengthof(args), &isnull);
 }
 
 /* What a handler answered */
@@ -411,7 +425,7 @@ read_reply(Datum composite, Reply *reply)
 	reply->stop = nulls[2] ? NULL : TextDatumGetCString(values[2]);
 }
 
-/* Raises 55006 when the handler of this entity is running already, further out. */
+/* Raises 55006 when a function of this entity's type is running for it already, further out. */
 void
 entity_refuse_reentry(const char *type, const char *id)
 {
@@ -421,7 +435,7 @@ entity_refuse_reentry(const char *type, const char *id)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("entity \"%s\" of type \"%s\" is in the middle of a call", id, type),
-					 errdetail("A handler cannot call its own entity, not even through another one."),
+					 errdetail("A handler, or another function of its type, cannot call its own entity, not even through another one."),
 					 errhint("Use send(), which is delivered after this transaction.")));
 	}
 }
@@ -431,23 +445,9 @@ static void
 handle(const EntityType *type, const char *id, const Jsonb *state, const EntityMessage *message, Reply *reply)
 {
 	NullableDatum args[] = {text_arg(id), jsonb_arg(state), jsonb_arg(message->message)};
-	Running		me = {.type = type->name,.id = id,.message = message,.outer = running};
-	volatile bool isnull = false;
-	volatile Datum result = (Datum) 0;
+	bool		isnull;
+	Datum		result = call_function(type, id, message, ROUTINE_HANDLER, args, lengthof(args), &isnull);
 
-	running = &me;
-	PG_TRY();
-	{
-		bool		null;
-
-		result = call_function(type, ROUTINE_HANDLER, args, lengthof(args), &null);
-		isnull = null;
-	}
-	PG_FINALLY();
-	{
-		running = me.outer;
-	}
-	PG_END_TRY();
 	memset(reply, 0, sizeof(*reply));
 	if (!isnull)
 		read_reply(result, reply);
