@@ -719,6 +719,7 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 	Outcome		outcome = {0};
 	Jsonb	   *state;
 	Reply		reply;
+	XLogRecPtr	before;
 
 	entity_refuse_reentry(type_name, id);
 	if (request != NULL && request_find(request, &answer))
@@ -735,6 +736,7 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 	if (entity.use != NULL)
 		entity_use_touch(entity.use);
 
+	before = XactLastRecEnd;
 	if (!entity.row.exists || entity.row.deleted)
 		state = first_state(type, id);
 	else
@@ -744,7 +746,6 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 	apply(&entity, &reply, durability_of(type, how), &outcome);
 	if (reply.stop != NULL)
 		entity_terminate(type, id, reply.state != NULL ? reply.state : state, reply.stop);
-	note_receipt(&entity, &outcome);
 	stat_count(STAT_CALLS);
 	if (request != NULL)
 	{
@@ -752,6 +753,11 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 		/* without a row it is E that keeps the same request out until this one is committed */
 		entity.creating &= outcome.wrote;
 	}
+	/* whatever its functions wrote, elsewhere too, is as durable as the reply */
+	outcome.wrote = XactLastRecEnd != before;
+	if (outcome.wrote)
+		ForceSyncCommit();
+	note_receipt(&entity, &outcome);
 	entity_close(&entity);
 	return reply.reply;
 }
