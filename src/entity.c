@@ -161,6 +161,18 @@ unlock_creation(const EntityAccess *entity)
 	(void) LockRelease(&tag, ExclusiveLock, false);
 }
 
+/* Opens the table of a type. Raises 42P01, and what snapshot_open() does. */
+void
+entity_open_table(const EntityType *type, LOCKMODE mode, Snapshots *snapshots)
+{
+	if (!OidIsValid(type->snapshots))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("the table of entity type \"%s\" does not exist", type->name),
+				 errhint("alter_entity_type() can give it another one.")));
+	snapshot_open(type->snapshots, mode, snapshots);
+}
+
 static void
 close_creation(EntityAccess *entity)
 {
@@ -201,13 +213,8 @@ entity_open(EntityAccess *entity, const EntityType *type, const char *id, bool c
 	memset(entity, 0, sizeof(*entity));
 	entity->type = type;
 	entity->id = id;
-	if (!OidIsValid(type->snapshots))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("the table of entity type \"%s\" does not exist", type->name),
-				 errhint("alter_entity_type() can give it another one.")));
 	stat_attach(extension_get()->extension);
-	snapshot_open(type->snapshots, RowExclusiveLock, &entity->snapshots);
+	entity_open_table(type, RowExclusiveLock, &entity->snapshots);
 	DEBUG_POINT("entity-before-lock");
 	if (type->durability != DURABILITY_STRICT)
 		entity->use = entity_xact_use(type, id, entity->snapshots.table->owner);

@@ -107,7 +107,7 @@ SQL_FUNCTION(revenant_read_entity)
 
 	name_arguments(fcinfo, &name, &id);
 	type = entity_type_get(name);
-	snapshot_open(type->snapshots, AccessShareLock, &snapshots);
+	entity_open_table(type, AccessShareLock, &snapshots);
 	dirty = entity_read(&snapshots, id, &row);
 	snapshot_close(&snapshots);
 	if (!row.exists)
@@ -255,7 +255,7 @@ SQL_FUNCTION(revenant_upgrade_all)
 	batch = PG_GETARG_INT32(1);
 	if (type->durability != DURABILITY_STRICT)
 		batch = Min(batch, ENTITY_USES_MAX);
-	snapshot_open(type->snapshots, RowExclusiveLock, &snapshots);
+	entity_open_table(type, RowExclusiveLock, &snapshots);
 	ids = find_old(type, batch, false);
 	if (ids == NIL && type->durability == DURABILITY_STRICT)
 		ids = find_old(type, 1, true);
