@@ -343,9 +343,32 @@ qualified_name(Oid relation)
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), get_rel_name(relation));
 }
 
+/* Whether a relation can be the history of a table: a table, of the same owner. */
+static bool
+is_history_of(Oid relation, Oid table)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	HeapTuple	of = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	bool		is = false;
+
+	if (HeapTupleIsValid(tuple) && HeapTupleIsValid(of))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+		is = (form->relkind == RELKIND_RELATION || form->relkind == RELKIND_PARTITIONED_TABLE) &&
+			form->relowner == ((Form_pg_class) GETSTRUCT(of))->relowner;
+	}
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	if (HeapTupleIsValid(of))
+		ReleaseSysCache(of);
+	return is;
+}
+
 /*
  * The history table of a snapshot table, quoted and qualified: it has its name
- * with "_history" behind, in the same schema. NULL where there is none.
+ * with "_history" behind, in the same schema, and the same owner: what somebody else calls so must not be
+ * read or written in its place. NULL where there is none.
  */
 char *
 snapshot_history_name(Oid table, Oid *history)
@@ -354,6 +377,8 @@ snapshot_history_name(Oid table, Oid *history)
 	Oid			schema = get_rel_namespace(table);
 	Oid			oid = strlen(name) < NAMEDATALEN ? get_relname_relid(name, schema) : InvalidOid;
 
+	if (OidIsValid(oid) && !is_history_of(oid, table))
+		oid = InvalidOid;
 	if (history != NULL)
 		*history = oid;
 	return OidIsValid(oid) ? quote_qualified_identifier(get_namespace_name(schema), name) : NULL;
@@ -400,15 +425,19 @@ snapshot_plan(Snapshots *snapshots, SnapshotPlan which)
 	char	   *name;
 	SPIPlanPtr	plan;
 
-	if (table->plans[which] != NULL)
+	if (table->plans[which] != NULL && !statements[which].of_history)
 		return table->plans[which];
+	/* the history is looked at each time: it may be another one */
 	name = statements[which].of_history ? snapshot_history_name(table->oid, NULL) : qualified_name(table->oid);
 	if (name == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table \"%s" HISTORY_SUFFIX "\" does not exist", get_rel_name(table->oid)),
-				 errdetail("The older versions of table \"%s\" are in the table with this name in the same schema.", get_rel_name(table->oid)),
-				 errhint("Rename both tables alike.")));
+				 errmsg("table \"%s" HISTORY_SUFFIX "\" does not exist, or has another owner", get_rel_name(table->oid)),
+				 errdetail("The older versions of table \"%s\" are in the table with this name in the same schema, which has the same owner.",
+						   get_rel_name(table->oid)),
+				 errhint("Rename both tables alike, and give both to one owner.")));
+	if (table->plans[which] != NULL)
+		return table->plans[which];
 	memcpy(args, statements[which].args, sizeof(args));
 	plan = SPI_prepare(psprintf(statements[which].text, name), statements[which].nargs, args);
 	if (plan == NULL || SPI_keepplan(plan) != 0)
