@@ -394,7 +394,7 @@ static const struct
 	int			nargs;
 	Oid			args[8];
 }			statements[SNAPSHOT_PLANS] = {
-	[PLAN_READ] = {"SELECT " SNAPSHOT_LIST ", s.reserved, s.ctid, s.xmin FROM %s AS s" WHERE_ID, false, 1, {TEXTOID}},
+	[PLAN_READ] = {"SELECT " SNAPSHOT_LIST " FROM %s AS s" WHERE_ID, false, 1, {TEXTOID}},
 	[PLAN_LOCK] = {"SELECT " SNAPSHOT_LIST ", s.reserved, s.ctid, s.xmin FROM %s AS s" WHERE_ID " FOR NO KEY UPDATE", false, 1, {TEXTOID}},
 	[PLAN_TRY_LOCK] = {"SELECT " SNAPSHOT_LIST ", s.reserved, s.ctid, s.xmin FROM %s AS s" WHERE_ID " FOR NO KEY UPDATE SKIP LOCKED", false, 1, {TEXTOID}},
 	[PLAN_UPDATE] = {"UPDATE %s AS s SET version = $2, vsn = $3, state = $4, updated_at = $5, deleted = $6, reserved = $7"
