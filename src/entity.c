@@ -494,7 +494,10 @@ write_row(EntityAccess *entity, SnapshotRow *next, bool unload)
 	wrote = old.exists ? snapshot_update(&entity->snapshots, entity->id, &old, next) :
 		snapshot_insert(&entity->snapshots, entity->id, next);
 	if (!wrote)
+	{
+		snapshot_complain_if_suppressed(&entity->snapshots, entity->id, &old);
 		complain_of_conflict(entity);
+	}
 	if (entity->use != NULL)
 		entity_use_wrote(entity->use, next, unload);
 	stat_count(STAT_ENTITIES_WRITTEN);
@@ -507,7 +510,7 @@ write_row(EntityAccess *entity, SnapshotRow *next, bool unload)
 
 /*
  * Writes the next version of an entity that entity_open() gave into its row: `state`
- * (NULL: a tombstone). Returns the version. The commit is flushed, whatever synchronous_commit says. Raises RV003.
+ * (NULL: a tombstone). Returns the version. The commit is flushed, whatever synchronous_commit says. Raises RV003, 55000.
  */
 int64
 entity_write(EntityAccess *entity, Jsonb *state, bool unload)

@@ -97,6 +97,7 @@ extern bool snapshot_may_write(const Snapshots *snapshots);
 extern bool snapshot_wait_for_insert(Snapshots *snapshots, const char *id);
 extern bool snapshot_insert(Snapshots *snapshots, const char *id, const SnapshotRow *row);
 extern bool snapshot_update(Snapshots *snapshots, const char *id, const SnapshotRow *old, SnapshotRow *row);
+extern void snapshot_complain_if_suppressed(Snapshots *snapshots, const char *id, const SnapshotRow *old);
 extern void snapshot_next(const SnapshotRow *old, SnapshotRow *row);
 extern void snapshot_fill(HeapTuple tuple, TupleDesc desc, SnapshotRow *row);
 

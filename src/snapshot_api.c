@@ -147,7 +147,7 @@ is_expected(const SnapshotRow *row, int64 expected)
 	return row->exists && row->version == expected;
 }
 
-/* Writes the next version of a row that was looked at; returns it. */
+/* Writes the next version of a row that was looked at; returns it. RV003, 55000. */
 static int64
 write_next(Snapshots *snapshots, const char *id, int64 expected, const SnapshotRow *old, SnapshotRow *next)
 {
@@ -159,6 +159,7 @@ write_next(Snapshots *snapshots, const char *id, int64 expected, const SnapshotR
 	{
 		SnapshotRow row;
 
+		snapshot_complain_if_suppressed(snapshots, id, old);
 		snapshot_read(snapshots, id, &row);
 		complain_of_version(snapshots, id, expected, &row);
 	}

@@ -316,9 +316,10 @@ write_row(Snapshots *snapshots, SnapshotPlan which, const char *id, const Snapsh
 		nulls[3] = 'n';
 	SPI_connect();
 	result = SPI_execute_plan(snapshot_plan(snapshots, which), args, nulls, false, 0);
-	if (result != SPI_OK_INSERT && result != SPI_OK_UPDATE)
+	/* SPI_OK_REWRITTEN: a rule of the user's says INSTEAD */
+	if (result != SPI_OK_INSERT && result != SPI_OK_UPDATE && result != SPI_OK_REWRITTEN)
 		elog(ERROR, "could not write a snapshot: %s", SPI_result_code_string(result));
-	wrote = SPI_processed > 0;
+	wrote = result != SPI_OK_REWRITTEN && SPI_processed > 0;
 	SPI_finish();
 	return wrote;
 }
@@ -396,13 +397,40 @@ snapshot_update(Snapshots *snapshots, const char *id, const SnapshotRow *old, Sn
 }
 
 /*
+ * For a write that wrote nothing. Raises 55000 where the row is still the one that was
+ * locked, so that nobody else is to blame: repeating it would not help.
+ */
+void
+snapshot_complain_if_suppressed(Snapshots *snapshots, const char *id, const SnapshotRow *old)
+{
+	SnapshotRow now;
+
+	snapshot_lock(snapshots, id, &now);
+	if (now.exists != old->exists || (now.exists && !ItemPointerEquals(&now.tid, unconstify(ItemPointerData *, &old->tid))))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("snapshot \"%s\" was not written", id),
+			 now.exists ?
+			 errdetail("A trigger or a rule of table \"%s\" suppressed it.", RelationGetRelationName(snapshots->rel)) :
+			 errdetail("A trigger or a rule of table \"%s\" suppressed it, or its row security hides a row with this id.",
+					   RelationGetRelationName(snapshots->rel))));
+}
+
+/*
  * What every new version has: the next number, beyond all that may have been
- * given, and the time, which never goes back within one id.
+ * given, and the time, which never goes back within one id. Raises 54000 where there is none.
  */
 void
 snapshot_next(const SnapshotRow *old, SnapshotRow *row)
 {
-	row->version = Max(old->version, old->reserved) + 1;
+	int64		given = Max(old->version, old->reserved);
+
+	if (given == PG_INT64_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a snapshot has no version after " INT64_FORMAT, given)));
+	row->version = given + 1;
 	row->reserved = row->version;
 	row->updated_at = Max(GetCurrentTimestamp(), old->updated_at);
 	row->exists = true;
