@@ -37,12 +37,13 @@ name_arguments(FunctionCallInfo fcinfo, char **type, char **id)
 	entity_check_name(*type, *id);
 }
 
-/* Raises 25006 where nothing can be written. */
+/* Raises 25006 where nothing can be written, 25000 in a parallel worker. */
 static void
 require_writable(const char *function)
 {
 	PreventCommandDuringRecovery(function);
 	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
 }
 
 /* The durability that a call asks for; 22023. */

@@ -69,6 +69,15 @@ id_argument(FunctionCallInfo fcinfo, int n)
 	return id;
 }
 
+/* Raises 25006 where nothing can be written, 25000 in a parallel worker. */
+static void
+require_writable(const char *function)
+{
+	PreventCommandDuringRecovery(function);
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+}
+
 /*
  * load(snapshots, id, for_update): the snapshot, or null where there is none. A
  * removed one is there, with deleted true; dirty where memory is ahead of the row. for_update
@@ -85,10 +94,7 @@ SQL_FUNCTION(revenant_load)
 	SnapshotRow row;
 
 	if (for_update)
-	{
-		PreventCommandDuringRecovery("revenant.load(for_update)");
-		PreventCommandIfReadOnly("revenant.load(for_update)");
-	}
+		require_writable("revenant.load(for_update)");
 	snapshot_open(table, for_update ? RowExclusiveLock : AccessShareLock, &snapshots);
 	if (for_update)
 	{
@@ -181,8 +187,7 @@ SQL_FUNCTION(revenant_save)
 	Snapshots	snapshots;
 	int64		version;
 
-	PreventCommandDuringRecovery("revenant.save()");
-	PreventCommandIfReadOnly("revenant.save()");
+	require_writable("revenant.save()");
 	if (PG_ARGISNULL(3) || PG_ARGISNULL(4))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -218,8 +223,7 @@ SQL_FUNCTION(revenant_remove)
 	Snapshots	snapshots;
 	int64		version;
 
-	PreventCommandDuringRecovery("revenant.remove()");
-	PreventCommandIfReadOnly("revenant.remove()");
+	require_writable("revenant.remove()");
 	snapshot_open(table, RowExclusiveLock, &snapshots);
 	entity_yield(table, id);
 	snapshot_lock(&snapshots, id, &row);
@@ -244,8 +248,7 @@ SQL_FUNCTION(revenant_purge_deleted)
 	Snapshots	snapshots;
 	int64		purged;
 
-	PreventCommandDuringRecovery("revenant.purge_deleted()");
-	PreventCommandIfReadOnly("revenant.purge_deleted()");
+	require_writable("revenant.purge_deleted()");
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
