@@ -198,7 +198,7 @@ lock_row(EntityAccess *entity, bool create)
 	}
 	if (entity->creating && entity->row.exists)
 		close_creation(entity);
-	entity->locked = entity->row.exists;
+	entity->locked = true;
 }
 
 /*
@@ -490,7 +490,7 @@ write_row(EntityAccess *entity, SnapshotRow *next, bool unload)
 		entity_use_check(entity->use, &old);
 	}
 	if (entity->use != NULL && !unload && next->state != NULL && entity->snapshots.table->calm && entity_use_may_load(entity->use))
-		next->reserved = next->version + ENTITY_AHEAD;
+		next->reserved = entity_reserve(next->version);
 	wrote = old.exists ? snapshot_update(&entity->snapshots, entity->id, &old, next) :
 		snapshot_insert(&entity->snapshots, entity->id, next);
 	if (!wrote)

@@ -29,7 +29,7 @@ typedef struct EntityAccess
 	Snapshots	snapshots;
 	SnapshotRow row;			/* what the entity is now, from its row or from memory */
 	bool		creating;		/* it has no row, and E is held */
-	bool		locked;			/* the row is locked, and is this one */
+	bool		locked;			/* the row was looked at, and is locked if there is one; else this is what memory says */
 	EntityUse  *use;			/* of a relaxed type: what this transaction knows of it in memory */
 } EntityAccess;
 

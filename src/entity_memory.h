@@ -23,6 +23,13 @@
  */
 #define ENTITY_AHEAD 4096
 
+/* Up to which version a row reserves when it has this one. */
+static inline int64
+entity_reserve(int64 version)
+{
+	return version > PG_INT64_MAX - ENTITY_AHEAD ? version : version + ENTITY_AHEAD;
+}
+
 typedef struct Flusher Flusher;
 
 typedef struct EntityKey

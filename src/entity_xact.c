@@ -429,7 +429,7 @@ write_kept(EntityUse *use)
 	snapshot_open(use->type->snapshots, RowExclusiveLock, &snapshots);
 	snapshot_lock(&snapshots, use->id, &old);
 	entity_use_check(use, &old);
-	next.reserved = next.version + ENTITY_AHEAD;
+	next.reserved = entity_reserve(next.version);
 	if (!snapshot_update(&snapshots, use->id, &old, &next))
 		drop_conflicting(use, &old, old.version);
 	snapshot_close(&snapshots);

@@ -236,7 +236,7 @@ write_row(Snapshots *snapshots, Work *work, const char *id, const SnapshotRow *r
 		.exists = true,.version = work->image.version,.vsn = work->image.vsn,.state = state,.updated_at = work->image.updated_at
 	};
 
-	next.reserved = work->kind == WORK_UNLOAD ? next.version : next.version + ENTITY_AHEAD;
+	next.reserved = work->kind == WORK_UNLOAD ? next.version : entity_reserve(next.version);
 	work->reserved = next.reserved;
 	work->xid = GetCurrentTransactionId();
 	if (work->kind == WORK_FLUSH && !entity_entry_begin_flush(work->entry, next.version, work->xid))
