@@ -28,6 +28,7 @@
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
@@ -171,10 +172,14 @@ check_draft(TypeDraft *draft)
 				 errmsg("an entity type has either an initial_state or an initializer")));
 }
 
-/* Raises 42501 unless the caller could become the owner of a table. */
+/* Raises 42501 unless the caller could become the owner of a table; 42P01. */
 static void
 require_owner(Oid table)
 {
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table with oid %u does not exist", table)));
 	if (!compat_relation_ownercheck(table, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table));
 }
