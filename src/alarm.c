@@ -2,7 +2,7 @@
  *
  * alarm.c
  *	  Timers on the monotonic clock that cancel what this process does, as a
- *	  user's cancel would.
+ *	  user's cancel would, or send it another signal.
  *
  * NOTES
  *	  PostgreSQL's own timeouts compare with the wall clock: when that is set
@@ -29,6 +29,31 @@ timespec_of(int64 us)
 	return result;
 }
 
+/* Makes an alarm that sends this process a signal; alarm_set() makes one of SIGINT by itself. Raises 53000. */
+void
+alarm_make(Alarm *alarm, int signal)
+{
+	struct sigevent event = {0};
+
+	event.sigev_notify = SIGEV_SIGNAL;
+	event.sigev_signo = signal;
+	if (timer_create(CLOCK_MONOTONIC, &event, &alarm->timer) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not create a timer: %m")));
+	alarm->owner = MyProcPid;
+}
+
+/* Sets one that was made, once. For signal handlers: never raises. */
+void
+alarm_arm(Alarm *alarm, int64 in_us)
+{
+	struct itimerspec when = {.it_value = timespec_of(in_us)};
+
+	if (alarm->owner == MyProcPid)
+		(void) timer_settime(alarm->timer, 0, &when, NULL);
+}
+
 /*
  * Cancels the statement in `in_us`, which is positive, and then again every
  * `again_us` (0: never). The process must have the default handler of SIGINT. Raises 53000.
@@ -39,17 +64,7 @@ alarm_set(Alarm *alarm, int64 in_us, int64 again_us)
 	struct itimerspec when = {.it_value = timespec_of(in_us),.it_interval = timespec_of(again_us)};
 
 	if (alarm->owner != MyProcPid)
-	{
-		struct sigevent event = {0};
-
-		event.sigev_notify = SIGEV_SIGNAL;
-		event.sigev_signo = SIGINT;
-		if (timer_create(CLOCK_MONOTONIC, &event, &alarm->timer) != 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-					 errmsg("could not create a timer: %m")));
-		alarm->owner = MyProcPid;
-	}
+		alarm_make(alarm, SIGINT);
 	if (timer_settime(alarm->timer, 0, &when, NULL) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),

@@ -16,6 +16,8 @@ typedef struct Alarm
 	int			owner;			/* the process that made the timer: a fork does not have it */
 } Alarm;
 
+extern void alarm_make(Alarm *alarm, int signal);
+extern void alarm_arm(Alarm *alarm, int64 in_us);
 extern void alarm_set(Alarm *alarm, int64 in_us, int64 again_us);
 extern void alarm_clear(Alarm *alarm);
 

@@ -26,6 +26,9 @@
  *	  A row that somebody has locked, to cancel or resend it, is not waited for:
  *	  its entity waits, and whoever has locked it wakes this process at the end.
  *
+ *	  A process that is told to end in the middle of an attempt that it has written down
+ *	  takes that back, unless it is the handler that ends it: so it is cancelled first.
+ *
  *	  The handler has the role's own settings. What one sets, for its transaction
  *	  or its session, is undone behind it.
  *
@@ -35,6 +38,8 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <signal.h>
 
 #include "access/table.h"
 #include "access/xact.h"
@@ -88,6 +93,9 @@
 /* What somebody has locked is looked at again after that, at the latest. */
 #define BUSY_US (50 * US_PER_MS)
 
+/* When it is told to end it has that long to write down what it must; then it is ended. */
+#define END_US (1 * US_PER_S)
+
 /* What became of a message */
 typedef enum Delivered
 {
@@ -114,6 +122,56 @@ static int	cautious_left = 0;	/* messages to be delivered cautiously */
 static int	alone_left = 0;		/* ... alone */
 static int	together_max = TOGETHER_MAX;	/* so many in the next transaction */
 static Alarm together_alarm;
+static Alarm end_alarm;
+static volatile sig_atomic_t ends_gently = false;	/* an attempt is written down that may have to be taken back */
+static volatile sig_atomic_t told_to_end = false;
+static int64 told_us = 0;
+
+/* ---------------------------------------------------------------- the end */
+
+/*
+ * SIGTERM. Gently: what is under way is cancelled, as by a user; in a handler
+ * that goes on nevertheless it ends all the same, a while later.
+ */
+static void
+on_term(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	if (!ends_gently || (told_to_end && clock_now_us() - told_us >= END_US / 2))
+	{
+		die(postgres_signal_arg);
+		errno = save_errno;
+		return;
+	}
+	if (!told_to_end)
+	{
+		told_to_end = true;
+		told_us = clock_now_us();
+		alarm_arm(&end_alarm, END_US);
+		InterruptPending = true;
+		QueryCancelPending = true;
+		SetLatch(MyLatch);
+	}
+	errno = save_errno;
+}
+
+/* Whether this process was told to end by whoever looks after it, or the server is about to end. */
+static bool
+end_is_ordered(void)
+{
+	RunnerSlot	slot;
+
+	return (worker_runner_get(runner_me.slot, runner_me.generation, &slot) && slot.stop) || worker_server_is_stopping();
+}
+
+compat_noreturn static void
+end_now(void)
+{
+	ereport(FATAL,
+			(errcode(ERRCODE_ADMIN_SHUTDOWN),
+			 errmsg("terminating delivery of messages due to administrator command")));
+}
 
 /* ---------------------------------------------------------------- one message */
 
@@ -395,19 +453,32 @@ note_failure(Round *round, const DueMessage *due, const ErrorData *error, bool c
  * failed. False: it is not to be made.
  */
 static bool
-note_attempt(Round *round, const DueMessage *due)
+note_attempt(const DueMessage *due, MessageRow *before)
 {
 	MessageFailure failure = {.error = "the process that ran its handler ended"};
 	Extension	oids;
 	Relation	rel;
-	MessageRow	row;
-	HeapTuple	tuple = begin_note(due, &oids, &rel, &row);
-	bool		wanted = tuple != NULL && is_due(&row) && find_problem(&row) == NULL;
+	HeapTuple	tuple = begin_note(due, &oids, &rel, before);
+	bool		wanted = tuple != NULL && is_due(before) && find_problem(before) == NULL;
 
 	if (wanted)
-		(void) message_note_attempt(rel, tuple, &row, row.attempts + 1, &failure);
+		(void) message_note_attempt(rel, tuple, before, before->attempts + 1, &failure);
 	end_note(rel);
 	return wanted;
+}
+
+/* The attempt was cut off by others: it is as if it had not been made. */
+static void
+take_attempt_back(const DueMessage *due, const MessageRow *before)
+{
+	Extension	oids;
+	Relation	rel;
+	MessageRow	row;
+	HeapTuple	tuple = begin_note(due, &oids, &rel, &row);
+
+	if (tuple != NULL && row.lane == LANE_RETRIES && row.attempts == before->attempts + 1)
+		message_restore(rel, tuple, before);
+	end_note(rel);
 }
 
 /* It cannot be delivered, as long as it is as it is. */
@@ -432,7 +503,7 @@ set_aside(Round *round, const DueMessage *due)
 
 /* One transaction for one message; NULL when it was no failure, else the error. */
 static ErrorData *
-try_alone(Round *round, const DueMessage *due, bool counted, Delivered *result)
+try_alone(const DueMessage *due, bool counted, Delivered *result)
 {
 	ErrorData  *volatile error = NULL;
 	volatile Delivered what = DELIVERY_VOID;
@@ -456,7 +527,9 @@ try_alone(Round *round, const DueMessage *due, bool counted, Delivered *result)
 	{
 		MemoryContextSwitchTo(round_context);
 		error = CopyErrorData();
-		EmitErrorReport();
+		/* a cancel that stands for the end of this process is nobody's error */
+		if (!told_to_end)
+			EmitErrorReport();
 		(void) take_error();
 	}
 	PG_END_TRY();
@@ -478,21 +551,31 @@ deliver_alone(Round *round)
 {
 	const DueMessage *due = round->look.due[round->position++];
 	bool		cautious = cautious_left > 0;
+	MessageRow	before;
 	Delivered	result = DELIVERY_VOID;
-	ErrorData  *error;
+	ErrorData  *error = NULL;
 	int			conflicts = 0;
 
 	if (entity_set_has(round->blocked, due->entity))
 		return;
 	cautious_left = Max(cautious_left - 1, 0);
 	alone_left = Max(alone_left - 1, 0);
-	if (cautious && !note_attempt(round, due))
+	ends_gently = cautious;
+	if (cautious && !note_attempt(due, &before))
 	{
 		set_aside(round, due);
+		ends_gently = false;
 		return;
 	}
-	while ((error = try_alone(round, due, cautious, &result)) != NULL && is_conflict(error) && conflicts++ < CONFLICTS_MAX)
+	while (!told_to_end && (error = try_alone(due, cautious, &result)) != NULL && is_conflict(error) && conflicts++ < CONFLICTS_MAX)
 		CHECK_FOR_INTERRUPTS();
+	if (told_to_end)
+	{
+		if ((error != NULL || result != DELIVERED) && end_is_ordered())
+			take_attempt_back(due, &before);
+		end_now();
+	}
+	ends_gently = false;
 	if (error != NULL)
 		note_failure(round, due, error, cautious);
 	else if (result == DELIVERED)
@@ -619,6 +702,8 @@ revenant_delivery_main(Datum main_arg)
 	int			code = 0;
 
 	runner_process_attach(main_arg, &slot);
+	alarm_make(&end_alarm, SIGTERM);
+	pqsignal(SIGTERM, on_term);
 	service = &slot;
 	cautious_left = slot.cautious ? CAUTIOUS_MAX : 0;
 	runner_process_connect("revenant delivery", "");

@@ -315,14 +315,22 @@ move_clear(Move *move, int attribute)
 	move->replace[attribute - 1] = true;
 }
 
+/* NULL for null; no longer than ERROR_MAX. */
+static void
+move_set_text(Move *move, int attribute, const char *text)
+{
+	if (text != NULL)
+		move_set(move, attribute,
+				 PointerGetDatum(cstring_to_text_with_len(text, pg_mbcliplen(text, (int) strlen(text), ERROR_MAX))));
+	else
+		move_clear(move, attribute);
+}
+
 static void
 move_set_failure(Move *move, const MessageFailure *failure)
 {
-	if (failure->sqlstate != NULL)
-		move_set(move, ATT_MESSAGE_SQLSTATE, CStringGetTextDatum(failure->sqlstate));
-	else
-		move_clear(move, ATT_MESSAGE_SQLSTATE);
-	move_set(move, ATT_MESSAGE_ERROR, PointerGetDatum(cstring_to_text_with_len(failure->error, pg_mbcliplen(failure->error, (int) strlen(failure->error), ERROR_MAX))));
+	move_set_text(move, ATT_MESSAGE_SQLSTATE, failure->sqlstate);
+	move_set_text(move, ATT_MESSAGE_ERROR, failure->error);
 }
 
 static void
@@ -383,6 +391,23 @@ message_set_aside(Relation rel, HeapTuple tuple, const MessageRow *row, const Me
 	move_aside(rel, tuple, row, &move, failure);
 }
 
+/* An attempt that was written down before it was made was none: the row is what it was. The caller has locked it. */
+void
+message_restore(Relation rel, HeapTuple tuple, const MessageRow *row)
+{
+	Move		move = {0};
+
+	move_set(&move, ATT_MESSAGE_LANE, Int32GetDatum(row->lane));
+	move_set(&move, ATT_MESSAGE_ATTEMPTS, Int32GetDatum(row->attempts));
+	move_set_text(&move, ATT_MESSAGE_SQLSTATE, row->sqlstate);
+	move_set_text(&move, ATT_MESSAGE_ERROR, row->error);
+	if (row->deliver_at != 0)
+		move_set(&move, ATT_MESSAGE_DELIVER_AT, TimestampTzGetDatum(row->deliver_at));
+	else
+		move_clear(&move, ATT_MESSAGE_DELIVER_AT);
+	row_update(rel, tuple, move.values, move.nulls, move.replace);
+}
+
 /* Back into the lane where it began, as if it had never been tried. The caller has locked the row. */
 void
 message_requeue(Relation rel, HeapTuple tuple, const MessageRow *row, const char *sender)
@@ -391,8 +416,8 @@ message_requeue(Relation rel, HeapTuple tuple, const MessageRow *row, const char
 
 	move_set(&move, ATT_MESSAGE_SENDER, CStringGetTextDatum(sender));
 	move_set(&move, ATT_MESSAGE_ATTEMPTS, Int32GetDatum(0));
-	move_clear(&move, ATT_MESSAGE_SQLSTATE);
-	move_clear(&move, ATT_MESSAGE_ERROR);
+	move_set_text(&move, ATT_MESSAGE_SQLSTATE, NULL);
+	move_set_text(&move, ATT_MESSAGE_ERROR, NULL);
 	move_clear(&move, ATT_MESSAGE_SET_ASIDE_AT);
 	move_set(&move, ATT_MESSAGE_LANE, Int32GetDatum(row->due_at != 0 ? LANE_TIMERS : LANE_SENDS));
 	if (row->due_at != 0)

@@ -95,6 +95,7 @@ extern HeapTuple message_lock(Relation rel, const Extension *extension, int64 me
 extern bool message_note_attempt(Relation rel, HeapTuple tuple, const MessageRow *row, int attempts,
 								 const MessageFailure *failure);
 extern void message_set_aside(Relation rel, HeapTuple tuple, const MessageRow *row, const MessageFailure *failure);
+extern void message_restore(Relation rel, HeapTuple tuple, const MessageRow *row);
 extern void message_requeue(Relation rel, HeapTuple tuple, const MessageRow *row, const char *sender);
 extern int64 message_adopt(const Extension *extension);
 
