@@ -224,7 +224,7 @@ static Delivered
 apply(const Extension *oids, Relation rel, const DueMessage *due, bool counted)
 {
 	EntityMessage message = {0};
-	MessageRow	row;
+	MessageRow	row = {0};
 	HeapTuple	tuple;
 	RowLock		lock;
 	int			nest_level;
@@ -405,19 +405,30 @@ deliver_together(Round *round)
 
 /* ---------------------------------------------------------------- alone */
 
-/* Begins a transaction of ours about one message: its row, locked. NULL: it is gone. */
+/*
+ * Begins a transaction of ours about one message: its row, locked. NULL: it is
+ * gone, or somebody else has locked it, who may take it back.
+ */
 static HeapTuple
-begin_note(const DueMessage *due, Extension *oids, Relation *rel, MessageRow *row)
+begin_note(const DueMessage *due, Relation *rel, MessageRow *row)
 {
+	Extension	oids;
 	HeapTuple	tuple;
+	RowLock		lock;
 
 	runner_process_begin(true);
 	PushActiveSnapshot(GetTransactionSnapshot());
-	*oids = message_extension();
-	*rel = table_open(oids->message, RowExclusiveLock);
-	tuple = message_lock(*rel, oids, due->message_id);
-	if (tuple != NULL)
-		message_parse(tuple, RelationGetDescr(*rel), row);
+	oids = message_extension();
+	*rel = table_open(oids.message, RowExclusiveLock);
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		tuple = row_find_number(*rel, oids.message_pkey, due->message_id);
+		lock = tuple != NULL ? row_try_lock(*rel, tuple) : ROW_BUSY;
+	} while (lock == ROW_CHANGED);
+	if (lock == ROW_BUSY)
+		return NULL;
+	message_parse(tuple, RelationGetDescr(*rel), row);
 	return tuple;
 }
 
@@ -435,17 +446,16 @@ static void
 note_failure(Round *round, const DueMessage *due, const ErrorData *error, bool counted)
 {
 	MessageFailure failure = {.sqlstate = unpack_sql_state(error->sqlerrcode),.error = error->message ? error->message : ""};
-	Extension	oids;
 	Relation	rel;
-	MessageRow	row;
-	HeapTuple	tuple = begin_note(due, &oids, &rel, &row);
+	MessageRow	row = {0};
+	HeapTuple	tuple = begin_note(due, &rel, &row);
 
 	stat_count(STAT_MESSAGE_FAILURES);
 	if (tuple != NULL && row.lane != LANE_SET_ASIDE)
 		(void) message_note_attempt(rel, tuple, &row, counted ? row.attempts : row.attempts + 1, &failure);
 	end_note(rel);
 	entity_set_add(round->blocked, due->entity);
-	round->progress = true;
+	round->progress |= tuple != NULL;
 }
 
 /*
@@ -455,10 +465,9 @@ note_failure(Round *round, const DueMessage *due, const ErrorData *error, bool c
 static bool
 note_attempt(const DueMessage *due, MessageRow *before)
 {
-	MessageFailure failure = {.error = "the process that ran its handler ended"};
-	Extension	oids;
+	MessageFailure failure = {.error = "its handler was begun, and did not come to an end"};
 	Relation	rel;
-	HeapTuple	tuple = begin_note(due, &oids, &rel, before);
+	HeapTuple	tuple = begin_note(due, &rel, before);
 	bool		wanted = tuple != NULL && is_due(before) && find_problem(before) == NULL;
 
 	if (wanted)
@@ -471,10 +480,9 @@ note_attempt(const DueMessage *due, MessageRow *before)
 static void
 take_attempt_back(const DueMessage *due, const MessageRow *before)
 {
-	Extension	oids;
 	Relation	rel;
-	MessageRow	row;
-	HeapTuple	tuple = begin_note(due, &oids, &rel, &row);
+	MessageRow	row = {0};
+	HeapTuple	tuple = begin_note(due, &rel, &row);
 
 	if (tuple != NULL && row.lane == LANE_RETRIES && row.attempts == before->attempts + 1)
 		message_restore(rel, tuple, before);
@@ -485,10 +493,9 @@ take_attempt_back(const DueMessage *due, const MessageRow *before)
 static void
 set_aside(Round *round, const DueMessage *due)
 {
-	Extension	oids;
 	Relation	rel;
-	MessageRow	row;
-	HeapTuple	tuple = begin_note(due, &oids, &rel, &row);
+	MessageRow	row = {0};
+	HeapTuple	tuple = begin_note(due, &rel, &row);
 	const char *problem = tuple != NULL && is_due(&row) ? find_problem(&row) : NULL;
 
 	if (problem != NULL)
@@ -498,7 +505,8 @@ set_aside(Round *round, const DueMessage *due)
 		message_set_aside(rel, tuple, &row, &failure);
 	}
 	end_note(rel);
-	round->progress = true;
+	entity_set_add(round->blocked, due->entity);
+	round->progress |= problem != NULL;
 }
 
 /* One transaction for one message; NULL when it was no failure, else the error. */
@@ -551,7 +559,7 @@ deliver_alone(Round *round)
 {
 	const DueMessage *due = round->look.due[round->position++];
 	bool		cautious = cautious_left > 0;
-	MessageRow	before;
+	MessageRow	before = {0};
 	Delivered	result = DELIVERY_VOID;
 	ErrorData  *error = NULL;
 	int			conflicts = 0;

@@ -276,20 +276,6 @@ message_insert(const Extension *extension, MessageKind kind, const char *type, c
 	return message_id;
 }
 
-/* The row as it is now, locked against everybody else until this transaction ends; NULL: there is none. Waits. */
-HeapTuple
-message_lock(Relation rel, const Extension *extension, int64 message_id)
-{
-	HeapTuple	tuple;
-
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		tuple = row_find_number(rel, extension->message_pkey, message_id);
-	} while (tuple != NULL && !row_lock(rel, tuple));
-	return tuple;
-}
-
 /* ---------------------------------------------------------------- its way */
 
 /* What a change of a row's place writes, and what it leaves. */
@@ -428,6 +414,20 @@ message_requeue(Relation rel, HeapTuple tuple, const MessageRow *row, const char
 
 /* ---------------------------------------------------------------- adopt */
 
+/* The row as it is now, locked against everybody else until this transaction ends; NULL: there is none. Waits. */
+static HeapTuple
+lock_message(Relation rel, const Extension *extension, int64 message_id)
+{
+	HeapTuple	tuple;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		tuple = row_find_number(rel, extension->message_pkey, message_id);
+	} while (tuple != NULL && !row_lock(rel, tuple));
+	return tuple;
+}
+
 /* Numbers of the rows that are not this database's */
 typedef struct Foreign
 {
@@ -479,7 +479,7 @@ message_adopt(const Extension *extension)
 		Oid			role;
 
 		MemoryContextReset(context);
-		tuple = message_lock(rel, extension, foreign.numbers[i]);
+		tuple = lock_message(rel, extension, foreign.numbers[i]);
 		if (tuple == NULL)
 			continue;
 		message_parse(tuple, RelationGetDescr(rel), &row);

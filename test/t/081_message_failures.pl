@@ -139,7 +139,7 @@ send_as('alice', map { [ 'poison', "p $_", $_ ] } 95 .. 105);
 $id = sql("SELECT message_id FROM revenant.messages WHERE (message ->> 'n')::int = 100");
 send_as('alice', [ 'poison', 'p 100', 200 ]);
 becomes('SELECT count(*) = 10 FROM applied WHERE n BETWEEN 95 AND 105', 'a message that ends its process does not keep the others');
-is(sql("SELECT state, attempts >= 1, error FROM revenant.messages WHERE message_id = $id"), 'retrying|t|the process that ran its handler ended', 'it is tried again');
+is(sql("SELECT state, attempts >= 1, error FROM revenant.messages WHERE message_id = $id"), 'retrying|t|its handler was begun, and did not come to an end', 'it is tried again');
 foreach my $attempt (2 .. 6)
 {
 	sql("UPDATE revenant.message SET deliver_at = now() WHERE lane = 2");
