@@ -34,7 +34,8 @@
  *
  *	  Roles are dropped, renamed and locked out from any database, while tasks
  *	  of all databases run as them: every supervisor looks again at once. So
- *	  does a database's own after a restore, which copies rows into our tables.
+ *	  does a database's own after a restore, which copies rows into our tables, and
+ *	  after COMMIT PREPARED, which may bring messages.
  *
  *	  A type of entities names its table, and follows it through a rename.
  *
@@ -88,6 +89,7 @@ static int	npaused = 0;
 static bool roles_changed = false;	/* the supervisors are to look when it ends */
 static bool databases_changed = false;	/* the launcher is to look when it ends */
 static bool rows_restored = false;	/* the supervisor here is to look when it ends */
+static bool prepared_committed = false; /* another transaction's messages have come with this one */
 
 /* Whether the caller may create databases. */
 static bool
@@ -311,6 +313,13 @@ restores_rows(Node *statement)
 		(strcmp(copy->relation->relname, "task") == 0 || strcmp(copy->relation->relname, "message") == 0);
 }
 
+/* Whether it commits what another transaction has prepared, of which nobody here knows what it did. */
+static bool
+commits_prepared(Node *statement)
+{
+	return IsA(statement, TransactionStmt) && castNode(TransactionStmt, statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+}
+
 /* Ends the workers in a database and returns when their processes are gone; 55006 after ten seconds. */
 static void
 stop_workers(Oid database)
@@ -378,6 +387,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		databases_changed = true;
 	roles_changed |= changes_roles(pstmt->utilityStmt);
 	rows_restored |= restores_rows(pstmt->utilityStmt);
+	prepared_committed |= commits_prepared(pstmt->utilityStmt);
 	if (OidIsValid(database))
 	{
 		prevent_in_block(pstmt->utilityStmt, context == PROCESS_UTILITY_TOPLEVEL);
@@ -413,7 +423,9 @@ on_xact_end(XactEvent event, void *arg)
 		worker_resume(paused[--npaused].database);
 	if (rows_restored && event == XACT_EVENT_COMMIT && shmem_is_ready())
 		worker_wake_supervisor(MyDatabaseId);
-	databases_changed = rows_restored = false;
+	if (prepared_committed && event == XACT_EVENT_COMMIT && shmem_is_ready())
+		worker_nudge_supervisor(MyDatabaseId);
+	databases_changed = rows_restored = prepared_committed = false;
 	if (event != XACT_EVENT_COMMIT)
 		roles_changed = false;
 }

@@ -72,8 +72,13 @@
 #include "stat.h"
 #include "worker.h"
 
-/* Messages that are looked for at a time */
+/*
+ * Messages that are looked for at a time. More of them where a look takes long: what was delivered is
+ * in its way for as long as some transaction could still see it.
+ */
 #define LOOK_MAX 1000
+#define LOOK_MAX_SLOW 16000
+#define LOOK_SLOW_US (10 * US_PER_MS)
 
 /* No message is begun in a transaction that has had that many, or that long; and none goes on in one after TOGETHER_MAX_US. */
 #define TOGETHER_MAX 200
@@ -611,13 +616,15 @@ check_between(void)
 static bool
 look(Round *round)
 {
+	static int	limit = LOOK_MAX;
+	int64		began_us = clock_now_us();
 	Extension	oids;
 	bool		there;
 
 	MemoryContextReset(round_context);
 	memset(round, 0, sizeof(*round));
 	round->look.sender = runner_me.role;
-	round->look.limit = LOOK_MAX;
+	round->look.limit = limit;
 	runner_process_begin(true);
 	there = find_extension(&oids);
 	if (there)
@@ -631,6 +638,10 @@ look(Round *round)
 	}
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(round_context);
+	if (clock_now_us() - began_us < LOOK_SLOW_US)
+		limit = LOOK_MAX;
+	else if (round->look.ndue >= limit)
+		limit = Min(limit * 2, LOOK_MAX_SLOW);
 	return there;
 }
 

@@ -279,15 +279,15 @@ extension_install_callbacks(void)
  */
 SQL_FUNCTION(revenant_created)
 {
-	int			needed = 1 + 1 + guc_max_runners;
+	int			needed = 1 + 1 + guc_max_runners + RUNNER_KINDS - 1;
 
 	fence_enter_era();
 	changed_here = true;
 	if (max_worker_processes < needed)
 		ereport(WARNING,
 				(errmsg("max_worker_processes = %d does not hold revenant's workers", max_worker_processes),
-				 errdetail("They are 1 launcher, 1 supervisor for each database with the extension, and up to %d runners.",
-						   guc_max_runners),
+				 errdetail("They are 1 launcher, 1 supervisor for each database with the extension, up to %d runners, and %d that are kept for messages and entities.",
+						   guc_max_runners, RUNNER_KINDS - 1),
 				 errhint("Set max_worker_processes to at least %d plus what other extensions and parallel queries need, or lower revenant.max_runners.",
 						 needed)));
 	PG_RETURN_VOID();

@@ -68,6 +68,18 @@ Client::answers(monotonic() + $PostgreSQL::Test::Utils::timeout_default, $other)
 is($other->answer, 'f', 'who cancels it at the same time hears that it is gone');
 is(sql('SELECT count(*) FROM revenant.messages'), 0, 'nothing is left');
 
+# --- what was prepared is sent when that is committed
+
+$late->query("BEGIN; SELECT revenant.send('noted', 'prepared', '{\"n\": 20}')");
+$late->query("PREPARE TRANSACTION 'later'");
+$early->query("SELECT revenant.send('noted', 'prepared', '{\"n\": 21}')");
+becomes('SELECT count(*) = 1 FROM applied WHERE n = 21', 'others are delivered');
+is(sql('SELECT count(*) FROM applied WHERE n = 20'), 0, 'what is prepared is not');
+$other->query("COMMIT PREPARED 'later'");
+my $start = monotonic();
+becomes('SELECT count(*) = 1 FROM applied WHERE n = 20', 'until it is committed');
+cmp_ok(monotonic() - $start, '<', 5, 'then soon');
+
 # --- the same request at the same time is one message
 
 $late->query('BEGIN');
@@ -103,6 +115,19 @@ becomes('SELECT count(*) = 0 FROM revenant.messages', 'all is delivered');
 is(sql('SELECT count(*) FROM (TABLE acknowledged EXCEPT ALL SELECT id, n FROM applied) AS a'), 0, 'everything that was committed');
 is(sql('SELECT count(*) FROM (SELECT id, n FROM applied EXCEPT ALL TABLE acknowledged) AS a'), 0, 'once, and nothing else');
 is(sql('SELECT count(*) FROM (SELECT n < lag(n) OVER (PARTITION BY id ORDER BY seq) AS wrong FROM applied) AS a WHERE wrong'), 0, 'in order of each session');
+
+# --- at every isolation level, beside callers
+
+sql('TRUNCATE applied; CREATE ROLE ser LOGIN; CREATE ROLE rep LOGIN');
+sql("ALTER ROLE ser SET default_transaction_isolation = 'serializable'; ALTER ROLE rep SET default_transaction_isolation = 'repeatable read'");
+sql("SELECT revenant.grant_usage(r, 'user') FROM unnest(ARRAY['ser', 'rep']) AS r");
+$senders[$_]->query('SET ROLE ' . ('ser', 'rep')[$_ % 2]) foreach 0 .. 3;
+$senders[$_]->send("DO \$\$ BEGIN FOR n IN 1..300 LOOP PERFORM revenant." . ($_ < 4 ? 'send' : 'call') . "('noted', 'i ' || n % 3, jsonb_build_object('n', $_ * 1000 + n)); COMMIT; END LOOP; END \$\$") foreach 0 .. 7;
+Client::answers(monotonic() + 5 * $PostgreSQL::Test::Utils::timeout_default, @senders) or die 'no answer';
+is(join(' ', map { $_->{error} // () } @senders), '', 'no caller is a victim');
+becomes('SELECT count(*) = 0 FROM revenant.messages', 'all is delivered');
+is(sql('SELECT count(*), count(DISTINCT n) FROM applied'), '2400|2400', 'once');
+is(sql("SELECT sum(version) FROM noted_state WHERE id LIKE 'i %'"), 2400, 'and counted');
 
 $node->stop('fast');
 done_testing();
