@@ -36,9 +36,6 @@
 #include "task.h"
 #include "tick.h"
 
-/* So far a look goes for something that is due, behind what waits for a failure. Then a runner is to find out. */
-#define PATIENCE 1000
-
 /* So many messages of a role that is gone are set aside in one tick. */
 #define SET_ASIDE_BATCH 200
 
@@ -75,7 +72,7 @@ look_at_sender(const Extension *extension, Relation rel, Oid sender, const char 
 {
 	char	   *current = GetUserNameFromId(sender, true);
 	const char *problem = task_role_problem(current ? current : name, sender);
-	QueueLook	look = {.sender = sender,.limit = problem ? SET_ASIDE_BATCH : 1,.patience = PATIENCE};
+	QueueLook	look = {.sender = sender,.limit = problem ? SET_ASIDE_BATCH : 1,.patience = QUEUE_PATIENCE};
 
 	message_queue_look(extension, rel, &look);
 	if (look.next != 0)

@@ -213,7 +213,7 @@ message_queue_look(const Extension *extension, Relation rel, QueueLook *look)
 	Lane		sends;
 	Lane		timers;
 
-	look->ndue = 0;
+	look->ndue = look->skipped = 0;
 	look->next = 0;
 	look->unsure = false;
 	look->due = palloc(sizeof(DueMessage *) * (look->limit + RETRIES_MAX));
@@ -232,7 +232,9 @@ message_queue_look(const Extension *extension, Relation rel, QueueLook *look)
 		if (lane->tuple == NULL)
 			break;
 		entity = lane_entity(lane);
-		if (!entity_set_has(blocked, entity))
+		if (entity_set_has(blocked, entity))
+			look->skipped++;
+		else
 			look->due[look->ndue++] = lane_due(lane, entity);
 		lane_next(rel, lane, look, &visited);
 	}

@@ -13,6 +13,9 @@
 
 #include "message.h"
 
+/* So far a supervisor looks for something that is due, behind what waits for a failure. Then a runner is to find out. */
+#define QUEUE_PATIENCE 1000
+
 /* A message that is due; palloc'd. What it says is read when it is delivered. */
 typedef struct DueMessage
 {
@@ -31,6 +34,7 @@ typedef struct QueueLook
 	DueMessage **due;			/* in the order in which they are to be delivered */
 	int			ndue;
 	TimestampTz next;			/* when the earliest of the others is due; 0: there is none */
+	int			skipped;		/* messages that wait for another one's failure */
 	bool		unsure;			/* its patience ended: there may be more */
 } QueueLook;
 

@@ -107,6 +107,12 @@ sql("SELECT revenant.send('broken', 'a', '{}'), revenant.send('broken', 'b', '{}
 becomes("SELECT count(*) = 2 FROM revenant.messages WHERE state = 'retrying'", 'two fail');
 sql("SELECT revenant.send('broken', 'a', '{}') FROM generate_series(1, 20000)");
 cmp_ok(latency('behind twenty thousand that wait for a failure'), '<', 20 * $prompt, 'a message behind those that wait is applied promptly');
+# no process is started again and again only to see that
+sql("UPDATE revenant.message SET deliver_at = now() + interval '1 min' WHERE lane = 2");
+my $pid = sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'revenant delivery'");
+my $until = monotonic() + 2.5;
+select undef, undef, undef, 0.1 while monotonic() < $until;
+is(sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'revenant delivery'"), $pid, 'one process waits with them');
 
 $node->stop('fast');
 unlike(slurp_file($node->logfile), qr/ (WARNING|PANIC):|terminated by signal|revenant supervisor could not/, 'and the log has no complaint');
