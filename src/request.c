@@ -39,6 +39,7 @@
 #include "utils/rel.h"
 
 #include "clock.h"
+#include "compat.h"
 #include "debug.h"
 #include "digest.h"
 #include "extension.h"
@@ -69,6 +70,16 @@ is_text(HeapTuple tuple, TupleDesc desc, int attribute, const char *wanted)
 	return !isnull && strcmp(TextDatumGetCString(value), wanted) == 0;
 }
 
+compat_noreturn static void
+complain_of_other(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("request_id was already used for another request"),
+			 errdetail("A request is repeated by the same role, with the same type, id and message."),
+			 errhint("Use a new request_id for each request.")));
+}
+
 /* Raises 22023 where this request_id was used for something else. */
 static void
 require_same(HeapTuple tuple, TupleDesc desc, const Request *request)
@@ -85,11 +96,7 @@ require_same(HeapTuple tuple, TupleDesc desc, const Request *request)
 		is_text(tuple, desc, ATT_REQUEST_TYPE, request->type) &&
 		is_text(tuple, desc, ATT_REQUEST_ENTITY, request->id))
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("request_id was already used for another request"),
-			 errdetail("A request is repeated by the same role, with the same type, id and message."),
-			 errhint("Use a new request_id for each request.")));
+	complain_of_other();
 }
 
 static int64
@@ -154,8 +161,29 @@ open_written(const Extension *extension)
 	}
 }
 
+/* Inserts the row of an answer. Raises 22023 where somebody else used its request_id at the same moment, and was first. */
+static void
+insert_answer(Relation rel, Datum *values, bool *nulls)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		row_insert(rel, values, nulls);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() != ERRCODE_UNIQUE_VIOLATION)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		complain_of_other();
+	}
+	PG_END_TRY();
+}
+
 /*
- * Writes down the answer, in this transaction. Raises 23505 if the same
+ * Writes down the answer, in this transaction. Raises 22023 if the same
  * request_id is answered for another entity at the same moment.
  */
 void
@@ -180,7 +208,7 @@ request_note(const Request *request, const RequestReply *reply)
 	values[ATT_REQUEST_XID - 1] = Int64GetDatum((int64) reply->xid);
 	values[ATT_REQUEST_LSN - 1] = Int64GetDatum((int64) reply->lsn);
 	values[ATT_REQUEST_TIMELINE - 1] = Int32GetDatum((int32) reply->timeline);
-	row_insert(rel, values, nulls);
+	insert_answer(rel, values, nulls);
 	CommandCounterIncrement();
 	table_close(rel, NoLock);
 }
