@@ -10,6 +10,7 @@
 #	BENCH_ROUNDS=5				for each of the two sides
 #	BENCH_TIMES=50				how often an interval is measured
 #	BENCH_LEASES=1000000		how many live leases are many
+#	BENCH_ENTITIES=1000000		how many entities are many
 #	BENCH_IDLE_SECONDS=60		how long idle supervisors are watched
 
 # What only rows call looks unreachable to the linter.
@@ -27,11 +28,14 @@ source "$here/rounds.sh"
 source "$here/lease_rows.sh"
 # shellcheck source=bench/task_rows.sh
 source "$here/task_rows.sh"
+# shellcheck source=bench/entity_rows.sh
+source "$here/entity_rows.sh"
 
 cores=$(nproc)
 times=${BENCH_TIMES:-50}
 
-all_rows=(session wake renew update xmin ttl crowd guard copy create restart promote idle due)
+all_rows=(session wake renew update xmin ttl crowd guard copy create restart promote idle due
+	call hot million save relaxed send)
 IFS=, read -r -a wanted_rows <<<"${BENCH_ONLY:-$(IFS=,; echo "${all_rows[*]}")}"
 
 # ---------------------------------------------------------------------------
@@ -101,11 +105,17 @@ put()
 	progress "    $1: $4 (goal: $5, met: $6)"
 }
 
-# put_ratio WORK BESIDE GOAL: what versus has just measured.
+# put_ratio WORK BESIDE [GOAL]: what versus has just measured.
 put_ratio()
 {
+	local goal='—' met='—'
+
+	if [ -n "${3:-}" ]; then
+		goal="≥ $3"
+		met=$(at_least "$ratio" "$3")
+	fi
 	put "$1" "$(calculate "$ours" %.0f)/s" "$2: $(calculate "$beside" %.0f)/s" \
-		"$(calculate "$ratio" %.2f)" "≥ $3" "$(at_least "$ratio" "$3")"
+		"$(calculate "$ratio" %.2f)" "$goal" "$met"
 }
 
 clients() { if [ "$1" -eq 1 ]; then echo '1 client'; else echo "$1 clients"; fi; }

@@ -44,6 +44,7 @@ pgbench_run()
 	shift 2
 	client "$name" pgbench --no-vacuum --protocol=prepared --client="$clients" \
 		--jobs="$((clients < cores ? clients : cores))" --define=token="${token[$name]:-0}" \
+		--define=entities="$entities" \
 		--file="$here/pgbench/$script.sql" "$@" 2>&1
 }
 

@@ -1,0 +1,1 @@
+SELECT revenant.call('hot', '1', '{"amount": 1}');

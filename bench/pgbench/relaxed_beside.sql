@@ -1,0 +1,1 @@
+UPDATE bench.relaxed_beside SET version = version + 1, updated_at = clock_timestamp(), state = jsonb_set(state, '{balance}', to_jsonb((state->>'balance')::bigint + 1)) WHERE id = '1' RETURNING state->'balance';

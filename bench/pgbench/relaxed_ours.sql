@@ -1,0 +1,1 @@
+SELECT revenant.call('relaxed', '1', '{"amount": 1}');
