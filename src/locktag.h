@@ -16,7 +16,8 @@
 
 typedef enum LockKind
 {
-	LOCK_OTHER = 0,				/* reserving a block of tokens (more = 0), debug points (1), an entity (2), a request_id of send (3) */
+	LOCK_OTHER = 0,				/* reserving a block of tokens (more = 0), debug points (1), an entity (2), a request_id of send (3),
+								 * the queue for a row of a snapshot table (4) */
 	LOCK_HOLD = 1,				/* H: who holds a name, and the queue of those who want to */
 	LOCK_FENCE = 2,				/* F: who is fenced by a name */
 	LOCK_BOUND = 3				/* B: sessions whose end ends a hold of the name */
@@ -26,6 +27,7 @@ typedef enum LockKind
 #define LOCK_OTHER_DEBUG 1
 #define LOCK_OTHER_ENTITY 2
 #define LOCK_OTHER_REQUEST 3
+#define LOCK_OTHER_QUEUE 4
 
 static inline LOCKTAG
 locktag_make(LockKind kind, Oid database, uint64 digest, uint16 more)

@@ -11,6 +11,7 @@
 #include "datatype/timestamp.h"
 #include "executor/spi.h"
 #include "storage/itemptr.h"
+#include "storage/lock.h"
 #include "utils/jsonb.h"
 #include "utils/rel.h"
 
@@ -64,6 +65,8 @@ typedef struct Snapshots
 	SnapshotTable *table;
 	Relation	rel;
 	bool		plain;			/* for this caller, in this transaction */
+	bool		queued;			/* Q of a row is held: snapshot_row.c */
+	LOCKTAG		queue;
 } Snapshots;
 
 /* One row. Zeroed: there is none. */
@@ -91,6 +94,7 @@ extern void snapshot_install_callbacks(void);
 
 /* its rows: snapshot_row.c */
 extern void snapshot_read(Snapshots *snapshots, const char *id, SnapshotRow *row);
+extern void snapshot_leave_queue(Snapshots *snapshots);
 extern void snapshot_lock(Snapshots *snapshots, const char *id, SnapshotRow *row);
 extern bool snapshot_try_lock(Snapshots *snapshots, const char *id, SnapshotRow *row);
 extern bool snapshot_may_write(const Snapshots *snapshots);

@@ -14,6 +14,13 @@
  *	  locked and written by statements only: what PostgreSQL does there when a row
  *	  was changed meanwhile (40001) is what is to happen.
  *
+ *	  Who finds the row busy waits for it in a queue (Q), a lock of ours that is given back when
+ *	  the row is written or the table closed: so one process at a time waits for the row itself, and the next one wakes
+ *	  up while this one's commit is flushed. PostgreSQL's own queue is one for each version of a
+ *	  row; with each commit all who wait would wake up, see that there is a newer version, and
+ *	  queue for that. Nobody asks for Q who has the row, and who has Q has the row or waits for it: so whoever
+ *	  waits for Q would wait for that process or a later one anyway, and no order of locks changes.
+ *
  *	  A row that was locked is written only if it is still the very same tuple:
  *	  the handler of an entity, or a trigger, may have written it in between.
  *
@@ -40,6 +47,8 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "digest.h"
+#include "locktag.h"
 #include "snapshot.h"
 
 /* ---------------------------------------------------------------- without the executor */
@@ -116,36 +125,73 @@ has_id(const Snapshots *snapshots, HeapTuple tuple, const char *id)
 }
 
 /*
- * Waits for whoever has the row, by PostgreSQL's own queue for it: lock_timeout
- * and the deadlock detector see that. With LockWaitSkip it does not: then false says that somebody has it.
+ * Finds the newest row with this id and locks it. False: there is none. `result` is what
+ * table_tuple_lock() says: TM_WouldBlock where somebody else has the row and it is not to be waited for.
  */
 static bool
-lock_plain(const Snapshots *snapshots, const char *id, LockWaitPolicy policy, SnapshotRow *row)
+try_lock(const Snapshots *snapshots, const char *id, LockWaitPolicy wait, TupleTableSlot *slot, TM_Result *result)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TM_FailureData failure;
+	HeapTuple	tuple;
+	bool		found = find_tuple(snapshots, id, snapshot, &tuple);
+
+	if (found)
+		*result = table_tuple_lock(snapshots->rel, &tuple->t_self, snapshot, slot, GetCurrentCommandId(false),
+								   LockTupleNoKeyExclusive, wait, TUPLE_LOCK_FLAG_FIND_LAST_VERSION, &failure);
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+/* Takes Q of an id. 55P03, 40P01. */
+static void
+enter_queue(Snapshots *snapshots, const char *id)
+{
+	uint8		digest[DIGEST_BYTES];
+	uint64		key;
+
+	digest_name(snapshots->table->oid, id, digest);
+	memcpy(&key, digest, sizeof(key));
+	snapshots->queue = locktag_make(LOCK_OTHER, MyDatabaseId, key, LOCK_OTHER_QUEUE);
+	(void) LockAcquire(&snapshots->queue, ExclusiveLock, false, false);
+	snapshots->queued = true;
+}
+
+/* Gives Q back to the next one, if it was taken. */
+void
+snapshot_leave_queue(Snapshots *snapshots)
+{
+	if (snapshots->queued)
+		(void) LockRelease(&snapshots->queue, ExclusiveLock, false);
+	snapshots->queued = false;
+}
+
+/*
+ * Locks a row. Waits for whoever has it: lock_timeout and the deadlock detector see that. A
+ * caller that waits for nobody is told by false that somebody has it.
+ */
+static bool
+lock_plain(Snapshots *snapshots, const char *id, bool wait, SnapshotRow *row)
 {
 	TupleTableSlot *slot = table_slot_create(snapshots->rel, NULL);
-	bool		busy = false;
+	TM_Result	result = TM_Deleted;
 
 	/* what the command that calls this has written counts: locking its old version would fail for ever */
 	CommandCounterIncrement();
-	for (;;)
+	snapshot_leave_queue(snapshots);
+	while (try_lock(snapshots, id, snapshots->queued ? LockWaitBlock : LockWaitSkip, slot, &result))
 	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		TM_FailureData failure;
-		TM_Result	result = TM_Deleted;
-		HeapTuple	tuple;
-		bool		found = find_tuple(snapshots, id, snapshot, &tuple);
-
-		if (found)
-			result = table_tuple_lock(snapshots->rel, &tuple->t_self, snapshot, slot, GetCurrentCommandId(false),
-									  LockTupleNoKeyExclusive, policy, TUPLE_LOCK_FLAG_FIND_LAST_VERSION, &failure);
-		UnregisterSnapshot(snapshot);
-		busy = result == TM_WouldBlock;
-		if (!found || busy)
-			break;
 		CHECK_FOR_INTERRUPTS();
-		if (result == TM_Ok)
+		if (result == TM_WouldBlock)
 		{
-			tuple = ExecCopySlotHeapTuple(slot);
+			if (!wait)
+				break;
+			enter_queue(snapshots, id);
+		}
+		else if (result == TM_Ok)
+		{
+			HeapTuple	tuple = ExecCopySlotHeapTuple(slot);
+
 			tuple->t_self = slot->tts_tid;
 			if (has_id(snapshots, tuple, id))
 			{
@@ -157,7 +203,7 @@ lock_plain(const Snapshots *snapshots, const char *id, LockWaitPolicy policy, Sn
 		ExecClearTuple(slot);
 	}
 	ExecDropSingleTupleTableSlot(slot);
-	return !busy;
+	return result != TM_WouldBlock;
 }
 
 /* Whether a row that this transaction has locked is still as it was then. */
@@ -347,7 +393,7 @@ snapshot_lock(Snapshots *snapshots, const char *id, SnapshotRow *row)
 {
 	memset(row, 0, sizeof(*row));
 	if (snapshots->plain)
-		(void) lock_plain(snapshots, id, LockWaitBlock, row);
+		(void) lock_plain(snapshots, id, true, row);
 	else
 		select_row(snapshots, id, PLAN_LOCK, row);
 }
@@ -358,7 +404,7 @@ snapshot_try_lock(Snapshots *snapshots, const char *id, SnapshotRow *row)
 {
 	memset(row, 0, sizeof(*row));
 	if (snapshots->plain)
-		return lock_plain(snapshots, id, LockWaitSkip, row);
+		return lock_plain(snapshots, id, false, row);
 	select_row(snapshots, id, PLAN_TRY_LOCK, row);
 	if (row->exists)
 		return true;
@@ -390,10 +436,13 @@ bool
 snapshot_update(Snapshots *snapshots, const char *id, const SnapshotRow *old, SnapshotRow *row)
 {
 	ItemPointerData tid = old->tid;
+	bool		wrote;
 
-	if (old->tuple != NULL)
-		return update_plain(snapshots, old, row);
-	return write_row(snapshots, PLAN_UPDATE, id, row, &tid);
+	if (old->tuple == NULL)
+		return write_row(snapshots, PLAN_UPDATE, id, row, &tid);
+	wrote = update_plain(snapshots, old, row);
+	snapshot_leave_queue(snapshots);
+	return wrote;
 }
 
 /*

@@ -323,15 +323,17 @@ snapshot_open(Oid table, LOCKMODE mode, Snapshots *snapshots)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("snapshot table with oid %u does not exist", table)));
+	snapshots->queued = false;
 	snapshots->table = lookup(snapshots->rel);
 	snapshots->plain = may_be_plain(snapshots->table, mode) &&
 		(mode == AccessShareLock || !IsolationUsesXactSnapshot());
 }
 
-/* Closes it; the lock stays. */
+/* Closes it; the lock stays, and that of a row. */
 void
 snapshot_close(Snapshots *snapshots)
 {
+	snapshot_leave_queue(snapshots);
 	table_close(snapshots->rel, NoLock);
 }
 
