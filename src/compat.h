@@ -13,6 +13,7 @@
 
 #include "postgres.h"
 
+#include "access/tableam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
@@ -65,6 +66,19 @@ typedef RTEPermissionInfo CompatPermInfo;
 #define compat_qualified_name_list(text) stringToQualifiedNameList(text)
 #else
 #define compat_qualified_name_list(text) stringToQualifiedNameList(text, NULL)
+#endif
+
+/* 16: an update says which indexes it concerns, not only whether any */
+#if PG_VERSION_NUM < 160000
+typedef bool CompatUpdateIndexes;
+#define compat_updates_indexes(which) (which)
+#define compat_insert_index_tuples(target, slot, estate, which) \
+	((void) (which), ExecInsertIndexTuples(target, slot, estate, true, false, NULL, NIL))
+#else
+typedef TU_UpdateIndexes CompatUpdateIndexes;
+#define compat_updates_indexes(which) ((which) != TU_None)
+#define compat_insert_index_tuples(target, slot, estate, which) \
+	ExecInsertIndexTuples(target, slot, estate, true, false, NULL, NIL, (which) == TU_Summarizing)
 #endif
 
 /* 16: SHM_QUEUE became dlist */

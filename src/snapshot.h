@@ -82,6 +82,7 @@ typedef struct SnapshotRow
 	ItemPointerData tid;
 	TransactionId xmin;			/* who wrote it like this */
 	HeapTuple	tuple;			/* of a row that was locked without the executor: all its columns, palloc'd */
+	CommandId	command;		/* which locked that */
 } SnapshotRow;
 
 /* what a table is: snapshot_table.c */

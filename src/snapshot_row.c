@@ -197,6 +197,7 @@ lock_plain(Snapshots *snapshots, const char *id, bool wait, SnapshotRow *row)
 			{
 				fill_from_tuple(snapshots, tuple, row);
 				row->tuple = tuple;
+				row->command = GetCurrentCommandId(false);
 				break;
 			}
 		}
@@ -239,38 +240,91 @@ fill_slot(const Snapshots *snapshots, HeapTuple old, const SnapshotRow *row, Tup
 	(void) ExecStoreVirtualTuple(slot);
 }
 
+/* Whether the executor has to look at a new row: at CHECK constraints, or to say which column must not be null. */
+static bool
+needs_check(TupleDesc desc, const TupleTableSlot *slot)
+{
+	if (desc->constr == NULL)
+		return false;
+	if (desc->constr->num_check > 0)
+		return true;
+	for (int i = 0; desc->constr->has_not_null && i < desc->natts; i++)
+	{
+		if (slot->tts_isnull[i] && TupleDescAttr(desc, i)->attnotnull)
+			return true;
+	}
+	return false;
+}
+
+static void
+check_constraints(Relation rel, TupleTableSlot *slot)
+{
+	EState	   *estate = CreateExecutorState();
+	ResultRelInfo *target = makeNode(ResultRelInfo);
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	InitResultRelInfo(target, rel, 0, NULL, 0);
+	ExecConstraints(target, slot, estate);
+	PopActiveSnapshot();
+	FreeExecutorState(estate);
+}
+
+/* Enters a row that was written into the indexes that need it. */
+static void
+update_indexes(Relation rel, TupleTableSlot *slot, CompatUpdateIndexes which)
+{
+	EState	   *estate = CreateExecutorState();
+	ResultRelInfo *target = makeNode(ResultRelInfo);
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	InitResultRelInfo(target, rel, 0, NULL, 0);
+	ExecOpenIndices(target, false);
+	if (target->ri_NumIndices > 0)
+		(void) compat_insert_index_tuples(target, slot, estate, which);
+	ExecCloseIndices(target);
+	PopActiveSnapshot();
+	FreeExecutorState(estate);
+}
+
+/*
+ * As ExecSimpleRelationUpdate(), but most updates change no indexed column and find place on
+ * their page: they do not open the indexes.
+ */
 static bool
 update_plain(const Snapshots *snapshots, const SnapshotRow *old, SnapshotRow *row)
 {
-	EState	   *estate;
-	ResultRelInfo *target;
-	TupleTableSlot *place;
+	Relation	rel = snapshots->rel;
+	ItemPointerData tid = old->tid;
 	TupleTableSlot *slot;
-	EPQState	unused = {0};
+	TM_FailureData failure;
+	LockTupleMode mode;
+	CompatUpdateIndexes indexes;
+	TM_Result	result;
+	bool		pushed = !ActiveSnapshotSet();	/* what is out of line needs one */
 
-	if (!is_same_tuple(snapshots, old))
+	/* as long as no command of this transaction has ended, heap_update() sees what it wrote */
+	if (old->command != GetCurrentCommandId(false) && !is_same_tuple(snapshots, old))
 		return false;
-	place = MakeSingleTupleTableSlot(RelationGetDescr(snapshots->rel), &TTSOpsVirtual);
-	place->tts_tid = old->tid;
-	slot = MakeSingleTupleTableSlot(RelationGetDescr(snapshots->rel), &TTSOpsVirtual);
+	CheckCmdReplicaIdentity(rel, CMD_UPDATE);
+	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
 	fill_slot(snapshots, old->tuple, row, slot);
-
-	estate = CreateExecutorState();
-	estate->es_output_cid = GetCurrentCommandId(true);
-	target = makeNode(ResultRelInfo);
-	InitResultRelInfo(target, snapshots->rel, 0, NULL, 0);
-	ExecOpenIndices(target, false);
-	PushActiveSnapshot(GetTransactionSnapshot());
-	estate->es_snapshot = GetActiveSnapshot();
-	ExecSimpleRelationUpdate(target, estate, &unused, place, slot);
-	PopActiveSnapshot();
+	if (pushed)
+		PushActiveSnapshot(GetTransactionSnapshot());
+	if (needs_check(RelationGetDescr(rel), slot))
+		check_constraints(rel, slot);
+	result = table_tuple_update(rel, &tid, slot, GetCurrentCommandId(true), GetActiveSnapshot(), InvalidSnapshot, true, &failure,
+								&mode, &indexes);
+	if (result == TM_Ok && compat_updates_indexes(indexes))
+		update_indexes(rel, slot, indexes);
+	if (pushed)
+		PopActiveSnapshot();
 	row->tid = slot->tts_tid;
-	ExecCloseIndices(target);
-	FreeExecutorState(estate);
 	ExecDropSingleTupleTableSlot(slot);
-	ExecDropSingleTupleTableSlot(place);
-	CommandCounterIncrement();
-	return true;
+	if (result != TM_Ok && result != TM_SelfModified)
+		elog(ERROR, "could not write a row of table \"%s\" that is locked: %d", RelationGetRelationName(rel), result);
+	if (result == TM_Ok)
+		CommandCounterIncrement();
+	return result == TM_Ok;
 }
 
 /*
