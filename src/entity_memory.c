@@ -59,8 +59,8 @@ typedef struct EntityState
 #define ENTRY_BYTES ((sizeof(EntityEntry) + 16) * 9 / 8 + 16)
 #define STATE_BYTES(size) (MAXALIGN(offsetof(EntityState, data) + (size)) * 5 / 4)
 
-/* States that were replaced, and are freed where an error does no harm */
-#define DISCARDED_MAX 64
+/* States that were replaced, and are freed where an error does no harm: all that a transaction may replace at once */
+#define DISCARDED_MAX 1024
 typedef struct Discarded
 {
 	EntityKey	key;
@@ -71,6 +71,7 @@ typedef struct Discarded
 static Discarded discarded[DISCARDED_MAX];
 static int	ndiscarded = 0;
 static bool exit_registered = false;
+static bool exiting = false;
 
 /* How shmem.c lays out the table of entities. */
 const dshash_parameters *
@@ -108,6 +109,7 @@ static void
 free_at_exit(int code, Datum arg)
 {
 	entity_state_free_discarded();
+	exiting = true;
 }
 
 /* Puts a state into the area. False: there is no room. */
@@ -152,7 +154,8 @@ entity_state_discard(const EntityKey *key, dsa_pointer state, Size bytes)
 {
 	if (!DsaPointerIsValid(state))
 		return;
-	if (ndiscarded < DISCARDED_MAX)
+	/* a transaction that is open at the exit is aborted later than free_at_exit(), and there is no next call */
+	if (ndiscarded < DISCARDED_MAX && !exiting)
 		discarded[ndiscarded++] = (Discarded) {.key = *key,.state = state,.bytes = bytes};
 	else
 		free_state(key, state, bytes);

@@ -150,6 +150,9 @@ entity_use_row(EntityUse *use, SnapshotRow *row)
 			return false;
 		*row = use->newest->row;
 		row->reserved = row->version;
+		/* a copy: the next change may take the place of this one, and its state with it */
+		row->state = palloc(VARSIZE(use->newest->row.state));
+		memcpy(row->state, use->newest->row.state, VARSIZE(use->newest->row.state));
 		return true;
 	}
 	if (use->entry == NULL || !entity_entry_read(use->entry, &image, &state))
@@ -484,6 +487,22 @@ publish(EntityUse *use)
 	change->image.state = InvalidDsaPointer;
 }
 
+/* A subtransaction has ended well: its change is its parent's, in the place of what that made before. */
+static void
+merge_changes(EntityUse *use, int level)
+{
+	EntityChange *change = use->newest;
+
+	if (change == NULL || change->nest_level < level)
+		return;
+	change->nest_level = level - 1;
+	while (change->previous != NULL && change->previous->nest_level >= level - 1)
+	{
+		discard(use, change->previous);
+		change->previous = change->previous->previous;
+	}
+}
+
 /* The transaction is over: gives back what was not published, and all pins. Never raises. */
 static void
 forget_all(void)
@@ -556,8 +575,7 @@ on_subxact_end(SubXactEvent event, SubTransactionId mine, SubTransactionId paren
 	{
 		if (event == SUBXACT_EVENT_COMMIT_SUB)
 		{
-			for (EntityChange *change = use->newest; change != NULL && change->nest_level >= level; change = change->previous)
-				change->nest_level = level - 1;
+			merge_changes(use, level);
 			continue;
 		}
 		while (use->newest != NULL && use->newest->nest_level >= level)
