@@ -220,11 +220,15 @@ entity_open(EntityAccess *entity, const EntityType *type, const char *id, bool c
 		entity->use = entity_xact_use(type, id, entity->snapshots.table->owner);
 	if (entity->use != NULL && entity_use_row(entity->use, &entity->row))
 	{
-		SnapshotRow unused;
+		bool		calm = entity->snapshots.table->calm;
+		SnapshotRow found;
 
-		if (!snapshot_may_write(&entity->snapshots))
-			snapshot_lock(&entity->snapshots, id, &unused);
-		return;
+		if (calm && snapshot_may_write(&entity->snapshots))
+			return;
+		snapshot_lock(&entity->snapshots, id, &found);
+		/* row security may have come since it is in memory: what hides the row hides that, too */
+		if (calm || found.exists)
+			return;
 	}
 	lock_row(entity, create);
 	if (entity->use != NULL)
@@ -531,7 +535,7 @@ entity_flush(EntityAccess *entity, bool unload)
 {
 	SnapshotRow next = entity->row;
 
-	if (entity->use == NULL || !(entity_use_is_dirty(entity->use) || (unload && entity_use_room(entity->use) > 0)))
+	if (entity->use == NULL || !entity->row.exists || !(entity_use_is_dirty(entity->use) || (unload && entity_use_room(entity->use) > 0)))
 		return false;
 	next.reserved = next.version;
 	write_row(entity, &next, unload);
@@ -557,6 +561,8 @@ entity_read(Snapshots *snapshots, const char *id, SnapshotRow *row)
 			*row = use->newest->row;
 		return use->newest->kind == CHANGE_KEPT;
 	}
+	if (!row->exists && !snapshots->table->calm)
+		return false;			/* row security may hide it */
 	entity_key_make(&key, extension_get()->extension, snapshots->table->oid, id);
 	if (!entity_entry_peek(&key, &image, &state) || image.version <= row->version)
 		return false;
@@ -787,7 +793,7 @@ entity_stop(const EntityType *type, const char *id, const char *reason, bool onl
 	if (type->durability == DURABILITY_STRICT)
 		return false;
 	entity_open(&entity, type, id, false);
-	stopped = entity_use_room(entity.use) > 0 && (!only_idle || entity_use_is_idle(entity.use));
+	stopped = entity.row.exists && entity_use_room(entity.use) > 0 && (!only_idle || entity_use_is_idle(entity.use));
 	if (stopped)
 	{
 		Jsonb	   *state = entity.row.state;
