@@ -1,5 +1,5 @@
-# The programs in examples/ do what they are an example of: two never lead, one that is killed is followed by the other,
-# and one that was paused past its ttl cannot write when it goes on.
+# The programs in examples/ do what they are an example of. Elections: two never lead, one that is killed is followed by the other,
+# and one that was paused past its ttl cannot write when it goes on. Accounts: a deposit is made once, whenever the connection dies.
 
 use strict;
 use warnings;
@@ -19,21 +19,27 @@ use Test::More;
 my $examples = abs_path(dirname(__FILE__) . '/../../examples');
 my $dir = PostgreSQL::Test::Utils::tempdir;
 my @programs;
+my @accounts;
 
 # What this machine can run.
-copy("$examples/$_", "$dir/$_") or die "$_: $!" for 'election.py', 'election.js', 'package.json';
-my $installed = '';
-push @programs, [ 'python3', "$dir/election.py" ] if system('python3 -c "import psycopg" >/dev/null 2>&1') == 0;
+copy("$examples/$_", "$dir/$_") or die "$_: $!" for 'account.js', 'account.py', 'account.sql', 'election.js', 'election.py', 'package.json';
+if (system('python3 -c "import psycopg" >/dev/null 2>&1') == 0)
+{
+	push @programs, [ 'python3', "$dir/election.py" ];
+	push @accounts, [ 'python3', "$dir/account.py" ];
+}
 if (system('npm --version >/dev/null 2>&1') == 0
 	&& system("cd '$dir' && npm install --no-audit --no-fund --no-package-lock --loglevel=error >npm.log 2>&1") == 0)
 {
 	push @programs, [ 'node', "$dir/election.js" ];
+	push @accounts, [ 'node', "$dir/account.js" ];
 }
 plan skip_all => 'neither psycopg nor pg for node is there' unless @programs;
 diag('not tested: ' . (@programs > 1 ? 'nothing' : $programs[0][0] eq 'node' ? 'python' : 'node')) if @programs < 2;
 
 my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
+# with WAL senders commits can be made to wait
+$node->init(allows_streaming => 1);
 $node->append_conf('postgresql.conf', <<'END');
 log_statement = none
 # one that is paused in the middle of a fenced transaction keeps everybody out until that ends
@@ -123,5 +129,63 @@ foreach my $name (keys %running)
 	eval { $running{$name}->finish };
 	is(slurp_file("$dir/$name.err"), '', "$name had nothing to complain about");
 }
+
+# --- deposits
+
+$node->safe_psql('postgres', slurp_file("$dir/account.sql"));
+
+sub balance { return sql(q{SELECT state ->> 'balance' FROM account WHERE id = 'ada'}) }
+
+# How a program that makes a deposit ends: what it said.
+sub deposits
+{
+	my ($run, $out, $err) = @_;
+
+	$run->finish;
+	is($run->full_result(0), 0, 'it comes to its end') or diag(slurp_file($err));
+	return slurp_file($out);
+}
+
+my $expected = 0;
+foreach my $program (@accounts)
+{
+	my ($out, $err) = ("$dir/account.out", "$dir/account.err");
+	my @deposit = ([ @$program, 'ada', 10 ], '<', \undef, '>', $out, '2>', $err);
+
+	$expected += 10;
+	is(deposits(IPC::Run::start(@deposit), $out, $err), "balance: $expected\n", "$program->[0]: a deposit");
+
+	# at COMMIT: it is done, and nobody says so. A commit waits for a standby that there is none of
+	sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
+	$node->reload;
+	my $run = IPC::Run::start(@deposit);
+	becomes(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'}, 'it waits at its COMMIT');
+	sql(q{ALTER SYSTEM RESET synchronous_standby_names});
+	sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'});
+	$node->reload;
+	$expected += 10;
+	like(deposits($run, $out, $err), qr/^asks again: \S+\nbalance: $expected\n\z/, "$program->[0]: its connection is killed at COMMIT, and it asks again");
+	is(balance(), $expected, 'the deposit was made once');
+
+	# before: it is not done
+	my $keeper = $node->background_psql('postgres');
+	$keeper->query_safe(q{BEGIN; SELECT id FROM account WHERE id = 'ada' FOR UPDATE});
+	$run = IPC::Run::start(@deposit);
+	becomes(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'revenant.call' AND pid <> pg_backend_pid()}, 'it waits in its call');
+	sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'revenant.call' AND pid <> pg_backend_pid()});
+	$keeper->query_safe('COMMIT');
+	$keeper->quit;
+	$expected += 10;
+	like(deposits($run, $out, $err), qr/^asks again: \S+\nbalance: $expected\n\z/, "$program->[0]: its connection is killed before that, and it asks again");
+	is(balance(), $expected, 'the deposit was made once');
+
+	# what is refused is not repeated
+	$run = IPC::Run::start([ @$program, 'ada', -10 ], '<', \undef, '>', $out, '2>', $err);
+	$run->finish;
+	isnt($run->full_result(0), 0, "$program->[0]: it is told what is wrong with a deposit");
+	like(slurp_file($err), qr/an amount must be positive/, 'in words');
+	is(slurp_file($out), '', 'and asks once');
+}
+
 $node->stop;
 done_testing();
