@@ -670,22 +670,31 @@ note_request(const Request *request, const Jsonb *reply, int64 version)
 	ForceSyncCommit();
 }
 
-/* Opens an entity for a call. Raises 55000 where its type was given another table meanwhile. */
+/*
+ * Opens an entity for a call, by its type as it is then: the locks may have let in
+ * a change of it. Where that gave it another table, or other locks to be taken, it is opened again.
+ */
 static void
 open_for_call(EntityAccess *entity, const EntityType *type, const char *id)
 {
-	entity_open(entity, type, id, true);
-	/* a snapshot that is newer than the type was written by one that this process has not heard of yet */
-	if (entity->row.exists && entity->row.vsn > type->vsn)
-		AcceptInvalidationMessages();
-	/* the locks may have let in a change of the type, too */
-	entity->type = entity_type_get(type->name);
-	if (entity->type->snapshots != entity->snapshots.table->oid ||
-		(entity->type->durability != DURABILITY_STRICT) != (entity->use != NULL))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("entity type \"%s\" was altered meanwhile", type->name),
-				 errhint("Try again.")));
+	for (;;)
+	{
+		const EntityType *now;
+
+		CHECK_FOR_INTERRUPTS();
+		entity_open(entity, type, id, true);
+		/* a snapshot that is newer than the type was written by one that this process has not heard of yet */
+		if (entity->row.exists && entity->row.vsn > type->vsn)
+			AcceptInvalidationMessages();
+		now = entity_type_get(type->name);
+		if (now->snapshots == entity->snapshots.table->oid && (now->durability != DURABILITY_STRICT) == (entity->use != NULL))
+		{
+			entity->type = now;
+			return;
+		}
+		entity_close(entity);
+		type = now;
+	}
 }
 
 /* How durable a call is: as its type says, or more than that. */
