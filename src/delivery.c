@@ -106,7 +106,7 @@ typedef enum Delivered
 {
 	DELIVERED,					/* applied, if the transaction commits */
 	DELIVERY_VOID,				/* it is gone, or not due any more */
-	DELIVERY_BUSY,				/* somebody has locked it */
+	DELIVERY_BUSY,				/* somebody has locked it, or has just changed it */
 	DELIVERY_IMPOSSIBLE			/* not as it is: it is to be set aside */
 } Delivered;
 
@@ -231,7 +231,6 @@ apply(const Extension *oids, Relation rel, const DueMessage *due, bool counted)
 	EntityMessage message = {0};
 	MessageRow	row = {0};
 	HeapTuple	tuple;
-	RowLock		lock;
 	int			nest_level;
 
 	SetCurrentStatementStartTimestamp();
@@ -249,11 +248,10 @@ apply(const Extension *oids, Relation rel, const DueMessage *due, bool counted)
 		PopActiveSnapshot();
 		return DELIVERY_IMPOSSIBLE;
 	}
-	lock = row_try_delete(rel, tuple);
-	if (lock != ROW_LOCKED)
+	if (row_try_delete(rel, tuple) != ROW_LOCKED)
 	{
 		PopActiveSnapshot();
-		return lock == ROW_BUSY ? DELIVERY_BUSY : DELIVERY_VOID;
+		return DELIVERY_BUSY;
 	}
 	CommandCounterIncrement();
 	UpdateActiveSnapshotCommandId();
