@@ -166,6 +166,17 @@ snapshot_leave_queue(Snapshots *snapshots)
 	snapshots->queued = false;
 }
 
+/* Raises 27000: what an UPDATE of the row would say here, too. */
+compat_noreturn static void
+complain_of_command(const Snapshots *snapshots, const char *id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+			 errmsg("snapshot \"%s\" in table \"%s\" was written by the command that is running", id,
+					RelationGetRelationName(snapshots->rel)),
+			 errhint("Use a command of its own.")));
+}
+
 /*
  * Locks a row. Waits for whoever has it: lock_timeout and the deadlock detector see that. A
  * caller that waits for nobody is told by false that somebody has it.
@@ -182,6 +193,8 @@ lock_plain(Snapshots *snapshots, const char *id, bool wait, SnapshotRow *row)
 	while (try_lock(snapshots, id, snapshots->queued ? LockWaitBlock : LockWaitSkip, slot, &result))
 	{
 		CHECK_FOR_INTERRUPTS();
+		if (result == TM_SelfModified)
+			complain_of_command(snapshots, id);
 		if (result == TM_WouldBlock)
 		{
 			if (!wait)
