@@ -3,8 +3,9 @@
 # demo.sh: what revenant does, live, in under a minute
 #
 # Starts a primary (alpha) and a streaming standby (beta) in a scratch folder,
-# gives them a task, and then breaks things: a second copy, a killed runner, a
-# holder that slept too long, a primary that stops in the middle of its work.
+# gives them a task and an account, and then breaks things: a second copy, a killed
+# runner, a holder that slept too long, a reply that got lost, a primary that stops in
+# the middle of its work.
 # Every claim is checked as it is made. At the end stands a table of what was
 # shown; the exit status is 1 if any of it did not hold. Nothing is left behind.
 
@@ -161,6 +162,32 @@ COMMIT;"
 		"$(both "$(is RV001 "$refused")" "$(sql alpha "SELECT array_agg(token) = ARRAY[$new::bigint] FROM orders")")"
 }
 
+call_an_entity()
+{
+	step 'An account: a call, and its reply is a receipt'
+
+	show_as demo_app alpha "
+CREATE FUNCTION account_handler(id text, state jsonb, message jsonb) RETURNS revenant.reply
+LANGUAGE sql AS \$\$
+  SELECT to_jsonb(balance), to_jsonb(balance), NULL
+    FROM (SELECT state::int + (message ->> 'deposit')::int) AS s (balance);
+\$\$;
+SELECT revenant.create_snapshot_table('account');"
+	show alpha "SELECT revenant.create_entity_type('account', 'account', 'account_handler', initial_state => '0');"
+	show_as demo_app alpha "SELECT revenant.call('account', 'ada', '{\"deposit\": 10}');"
+
+	request=2d0c3f6e-2f0b-4c57-a4b6-5b1f1d3c9a10
+	show_as demo_app alpha "
+SELECT revenant.call('account', 'ada', '{\"deposit\": 32}', request_id => '$request');
+SELECT xid, lsn, timeline FROM revenant.receipt();"
+	receipt=$(sql alpha "
+		SELECT revenant.call('account', 'ada', '{\"deposit\": 32}', request_id => '$request');
+		SELECT format('%L, %L, %s', xid, lsn, timeline) FROM revenant.receipt()" --username=demo_app | tail -1)
+	holds 'a request that is repeated is done once' \
+		"$(sql alpha "SELECT state FROM account WHERE id = 'ada'")" \
+		"$(sql alpha "SELECT state = '42' AND version = 2 FROM account WHERE id = 'ada'")"
+}
+
 fail_over()
 {
 	step 'alpha stops without a word, in the middle of its work; beta is promoted'
@@ -189,6 +216,21 @@ fail_over()
 		"$(sql beta "SELECT min(token) > $highest_token FROM ticks WHERE node = 'beta'")"
 	holds 'nothing that was seen on alpha is lost' "$seen rows" \
 		"$(is "$digest_of_old" "$(digest beta "$seen")")"
+}
+
+ask_again()
+{
+	step 'Who never saw the reply asks again, on beta'
+
+	show_as demo_app beta "SELECT revenant.call('account', 'ada', '{\"deposit\": 32}', request_id => '$request');"
+	show_as demo_app beta "SELECT revenant.receipt_status($receipt);"
+	holds 'the entity is there, and knows what it answered' \
+		"$(sql beta "SELECT state FROM account WHERE id = 'ada'")" \
+		"$(sql beta "SELECT state = '42' AND version = 2 AND revenant.receipt_status($receipt) = 'committed'
+			FROM account WHERE id = 'ada'")"
+	show_as demo_app beta "SELECT revenant.call('account', 'ada', '{\"deposit\": 8}');"
+	holds 'and it goes on, on the new primary' "version $(sql beta 'SELECT version FROM account')" \
+		"$(sql beta "SELECT state = '50' AND version = 3 FROM account WHERE id = 'ada'")"
 }
 
 audit()
@@ -243,7 +285,7 @@ both() { if truth "$1" && truth "$2"; then echo true; fi; }
 
 # ---------------------------------------------------------------------------
 
-say 'revenant: leases, fencing and supervised tasks, live'
+say 'revenant: leases, fencing, supervised tasks and entities, live'
 install_packages
 scratch_open revenant-demo
 stage_server
@@ -254,7 +296,9 @@ start_task
 refuse_a_second_copy
 kill_the_runner
 reject_zombies
+call_an_entity
 fail_over
+ask_again
 audit
 clean_up
 summary
