@@ -381,6 +381,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				DestReceiver *dest, QueryCompletion *completion)
 {
 	Oid			database = shmem_is_ready() ? database_to_pause(pstmt->utilityStmt) : InvalidOid;
+	/* found out first: the statement may be freed by its own execution */
+	bool		renames = renames_tables(pstmt->utilityStmt);
 	bool		discards_all;
 
 	if (IsA(pstmt->utilityStmt, CreatedbStmt) || IsA(pstmt->utilityStmt, AlterDatabaseStmt))
@@ -399,7 +401,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
 	if (discards_all && shmem_is_ready())
 		lease_xact_forget_session();
-	if (renames_tables(pstmt->utilityStmt) && shmem_is_ready())
+	if (renames && shmem_is_ready())
 	{
 		CommandCounterIncrement();
 		entity_refresh_names();
