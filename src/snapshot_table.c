@@ -38,6 +38,7 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -386,6 +387,50 @@ snapshot_history_name(Oid table, Oid *history)
 	return OidIsValid(oid) ? quote_qualified_identifier(get_namespace_name(schema), name) : NULL;
 }
 
+/* Raises 42P17 unless a history has the columns that it must have: what is read there is taken for what they are. */
+static void
+check_history(Oid history)
+{
+	static const SnapshotColumn needed[] = {
+		SNAPSHOT_ID, SNAPSHOT_VERSION, SNAPSHOT_VSN, SNAPSHOT_STATE, SNAPSHOT_UPDATED_AT, SNAPSHOT_DELETED
+	};
+
+	for (int i = 0; i < (int) lengthof(needed); i++)
+	{
+		AttrNumber	attribute = get_attnum(history, columns[needed[i]].name);
+
+		if (attribute <= 0 || get_atttype(history, attribute) != columns[needed[i]].type)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+					 errmsg("table \"%s\" is not the history of a snapshot table", get_rel_name(history)),
+					 errdetail("It has no column \"%s\" of type %s.", columns[needed[i]].name, format_type_be(columns[needed[i]].type)),
+					 errhint("create_snapshot_table() makes one.")));
+	}
+}
+
+/* The name of a history, which is checked, and locked to the end of the transaction: it stays what it is. NULL where there is none. */
+static char *
+open_history(Oid table)
+{
+	for (;;)
+	{
+		Oid			history;
+		Oid			now;
+		char	   *name = snapshot_history_name(table, &history);
+
+		if (name == NULL)
+			return NULL;
+		LockRelationOid(history, AccessShareLock);
+		name = snapshot_history_name(table, &now);
+		if (now == history)
+		{
+			check_history(history);
+			return name;
+		}
+		UnlockRelationOid(history, AccessShareLock);
+	}
+}
+
 #define SNAPSHOT_LIST "s.version, s.vsn, s.state, s.updated_at, s.deleted"
 #define WHERE_ID " WHERE s.id OPERATOR(pg_catalog.=) $1"
 
@@ -417,7 +462,7 @@ static const struct
 
 /*
  * A statement for this table, prepared at its first use. The caller is
- * connected to SPI, and the statement runs as whoever executes it. Raises 42P01 where it is one of the history and there is none.
+ * connected to SPI, and the statement runs as whoever executes it. Raises 42P01 where it is one of the history and there is none, 42P17.
  */
 SPIPlanPtr
 snapshot_plan(Snapshots *snapshots, SnapshotPlan which)
@@ -430,7 +475,7 @@ snapshot_plan(Snapshots *snapshots, SnapshotPlan which)
 	if (table->plans[which] != NULL && !statements[which].of_history)
 		return table->plans[which];
 	/* the history is looked at each time: it may be another one */
-	name = statements[which].of_history ? snapshot_history_name(table->oid, NULL) : qualified_name(table->oid);
+	name = statements[which].of_history ? open_history(table->oid) : qualified_name(table->oid);
 	if (name == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
