@@ -51,7 +51,7 @@ typedef struct SnapshotTable
 	Oid			oid;			/* hash key */
 	bool		valid;
 	bool		plain;			/* rows can be read and written without the executor */
-	bool		calm;			/* nothing of the user's sees a write: no rule, no row security, no trigger but the history's; and it is not temporary */
+	bool		calm;			/* nothing of the user's sees a write: no rule, no row security, no trigger but the history's; it is not temporary, and each id is one of its own */
 	Oid			index;			/* the unique one on id */
 	Oid			collation;		/* of that */
 	Oid			owner;

@@ -210,6 +210,14 @@ has_only_history_trigger(Relation rel)
 	return true;
 }
 
+/* Whether ids are the same only if their bytes are, as all that knows an id outside of the table takes for granted. */
+static bool
+has_distinct_ids(Relation rel, const SnapshotTable *table)
+{
+	return get_collation_isdeterministic(table->collation) &&
+		get_collation_isdeterministic(TupleDescAttr(RelationGetDescr(rel), table->attribute[SNAPSHOT_ID] - 1)->attcollation);
+}
+
 static bool
 has_generated_columns(Relation rel)
 {
@@ -237,7 +245,7 @@ examine(Relation rel, SnapshotTable *table)
 	find_key(rel, table);
 	table->owner = rel->rd_rel->relowner;
 	table->calm = rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity &&
-		has_only_history_trigger(rel);
+		has_only_history_trigger(rel) && has_distinct_ids(rel, table);
 	/* a guard of a parent's is the executor's to look at, too */
 	table->plain = !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity && kind == RELKIND_RELATION && rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
 		!rel->rd_rel->relhastriggers && !rel->rd_rel->relispartition && !rel->rd_rel->relhassubclass &&
