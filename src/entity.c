@@ -631,15 +631,19 @@ typedef struct Outcome
 static void
 note_receipt(const EntityAccess *entity, const Outcome *outcome)
 {
-	Receipt		receipt = {.version = outcome->version,.durable = !outcome->kept};
+	Receipt		receipt = {
+		.version = outcome->version,
+		.durable = !outcome->kept && entity->snapshots.rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT
+	};
 
 	strlcpy(receipt.type, entity->type->name, sizeof(receipt.type));
 	strlcpy(receipt.id, entity->id, sizeof(receipt.id));
 	if (outcome->wrote)
 	{
-		receipt.xid = U64FromFullTransactionId(GetTopFullTransactionId());
+		receipt.xid = U64FromFullTransactionId(GetCurrentFullTransactionId());
 		receipt.lsn = GetXLogInsertRecPtr();
 		receipt.timeline = GetWALInsertionTimeLine();
+		receipt.written_to = XactLastRecEnd;
 	}
 	receipt_set(&receipt);
 }
@@ -661,7 +665,7 @@ static void
 note_request(const Request *request, const Jsonb *reply, int64 version)
 {
 	RequestReply answer = {
-		.reply = unconstify(Jsonb *, reply),.number = version,.xid = U64FromFullTransactionId(GetTopFullTransactionId()),
+		.reply = unconstify(Jsonb *, reply),.number = version,.xid = U64FromFullTransactionId(GetCurrentFullTransactionId()),
 		.timeline = GetWALInsertionTimeLine()
 	};
 

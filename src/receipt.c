@@ -11,6 +11,11 @@
  * the call wrote: if this server left that timeline before that position, the
  * transaction cannot be here.
  *
+ * The number is that of the subtransaction that made the call: if that was rolled
+ * back alone, the call is not here, though the rest is. And a server that has
+ * crashed gives a number again of which nothing was on disk: so what the call wrote is
+ * flushed before anybody is told its number.
+ *
  * The idea: a transaction's fate by txid, after pg_xact_status(); the rest is
  * PostgreSQL's own timeline history.
  *
@@ -52,6 +57,7 @@ receipt_set_written(const char *type, const char *id, int64 version)
 	last.xid = U64FromFullTransactionId(GetTopFullTransactionId());
 	last.lsn = GetXLogInsertRecPtr();
 	last.timeline = GetWALInsertionTimeLine();
+	last.written_to = XactLastRecEnd;
 }
 
 /*
@@ -76,6 +82,10 @@ SQL_FUNCTION(revenant_receipt)
 	}
 	if (last.xid != 0)
 	{
+		/* mostly it is: the commit has done so */
+		if (!XLogRecPtrIsInvalid(last.written_to) && !RecoveryInProgress())
+			XLogFlush(last.written_to);
+		last.written_to = InvalidXLogRecPtr;
 		values[4] = FullTransactionIdGetDatum(FullTransactionIdFromU64(last.xid));
 		values[5] = LSNGetDatum(last.lsn);
 		values[6] = Int32GetDatum((int32) last.timeline);

@@ -20,6 +20,7 @@ typedef struct Receipt
 	uint64		xid;			/* 0: it wrote nothing */
 	XLogRecPtr	lsn;
 	TimeLineID	timeline;
+	XLogRecPtr	written_to;		/* the end of what the transaction had written; 0: nothing, or it is flushed */
 } Receipt;
 
 extern void receipt_set_written(const char *type, const char *id, int64 version);
