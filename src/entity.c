@@ -161,15 +161,22 @@ unlock_creation(const EntityAccess *entity)
 	(void) LockRelease(&tag, ExclusiveLock, false);
 }
 
-/* Opens the table of a type. Raises 42P01, and what snapshot_open() does. */
+/* Raises 42P01 where the table of a type is gone. */
 void
-entity_open_table(const EntityType *type, LOCKMODE mode, Snapshots *snapshots)
+entity_require_table(const EntityType *type)
 {
 	if (!OidIsValid(type->snapshots))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("the table of entity type \"%s\" does not exist", type->name),
 				 errhint("alter_entity_type() can give it another one.")));
+}
+
+/* Opens the table of a type. Raises 42P01, and what snapshot_open() does. */
+void
+entity_open_table(const EntityType *type, LOCKMODE mode, Snapshots *snapshots)
+{
+	entity_require_table(type);
 	snapshot_open(type->snapshots, mode, snapshots);
 }
 

@@ -35,6 +35,7 @@ typedef struct EntityAccess
 
 extern Jsonb *entity_call(const char *type_name, const char *id, const EntityMessage *message, const EntityHow *how);
 extern void entity_refuse_reentry(const char *type, const char *id);
+extern void entity_require_table(const EntityType *type);
 extern void entity_open_table(const EntityType *type, LOCKMODE mode, Snapshots *snapshots);
 extern void entity_open(EntityAccess *entity, const EntityType *type, const char *id, bool create);
 extern void entity_close(EntityAccess *entity);

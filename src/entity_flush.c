@@ -15,6 +15,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/rls.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
@@ -228,6 +229,7 @@ SQL_FUNCTION(revenant_flush_entities)
 	{
 		entity_check_name(name, id != NULL ? id : "-");
 		type = entity_type_get(name);
+		entity_require_table(type);
 		if (!may_flush(type))
 			aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, get_rel_name(type->snapshots));
 		PG_RETURN_INT64(entity_flush_all(type->snapshots, id, false));
@@ -265,6 +267,16 @@ collect(EntityEntry *entry, void *arg)
 	return true;
 }
 
+/* Whether the caller may know which ids a table has, of which nothing may be left. */
+static bool
+may_see(Oid table)
+{
+	bool		is_missing = false;
+
+	return pg_class_aclcheck_ext(table, GetUserId(), ACL_SELECT, &is_missing) == ACLCHECK_OK &&
+		check_enable_rls(table, InvalidOid, true) != RLS_ENABLED;
+}
+
 /* What is behind the view loaded_entities: of the tables that the caller may read. */
 SQL_FUNCTION(revenant_loaded_entities)
 {
@@ -282,8 +294,7 @@ SQL_FUNCTION(revenant_loaded_entities)
 		bool		nulls[8] = {false};
 
 		CHECK_FOR_INTERRUPTS();
-		if (!extension_role_is_admin(GetUserId()) &&
-			pg_class_aclcheck(entry->snapshots, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+		if (!extension_role_is_admin(GetUserId()) && !may_see(entry->snapshots))
 			continue;
 		values[0] = CStringGetTextDatum(loaded->type);
 		values[1] = CStringGetTextDatum(loaded->id);
