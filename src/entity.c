@@ -200,7 +200,7 @@ lock_row(EntityAccess *entity, bool create)
 		lock_creation(entity);
 		entity->creating = true;
 		/* somebody may have made it just before that: look again, and for what is not committed yet, too */
-		if (entity->snapshots.plain)
+		if (entity->snapshots.table->plain)
 			(void) snapshot_wait_for_insert(&entity->snapshots, entity->id);
 	}
 	if (entity->creating && entity->row.exists)
