@@ -342,7 +342,7 @@ update_plain(const Snapshots *snapshots, const SnapshotRow *old, SnapshotRow *ro
 
 /*
  * Waits until a row with this id that another transaction has inserted is
- * committed or gone. False when there was none. For tables without the executor only.
+ * committed or gone. False when there was none. For tables that some callers use without the executor only.
  */
 bool
 snapshot_wait_for_insert(Snapshots *snapshots, const char *id)
@@ -485,6 +485,8 @@ snapshot_may_write(const Snapshots *snapshots)
 {
 	AclMode		needed = ACL_SELECT | ACL_UPDATE;
 
+	if (snapshots->rel->rd_rel->relrowsecurity)
+		return false;
 	return snapshots->plain || pg_class_aclmask(snapshots->table->oid, GetUserId(), needed, ACLMASK_ALL) == needed;
 }
 
