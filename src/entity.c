@@ -132,25 +132,32 @@ entity_lock_tag(const EntityType *type, const char *id)
 	return locktag_make(LOCK_OTHER, MyDatabaseId, key, LOCK_OTHER_ENTITY);
 }
 
+/* One more E that stays to the end of the transaction; 54000. */
+static void
+count_creation(const EntityAccess *entity)
+{
+	if (creations_in != compat_proc_lxid(MyProc))
+		creations = 0;
+	creations_in = compat_proc_lxid(MyProc);
+	if (creations >= CREATIONS_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a transaction cannot create more than %d entities in table \"%s\"", CREATIONS_MAX,
+						get_rel_name(entity->type->snapshots)),
+				 errdetail("Where a table has row security, triggers, rules or partitions, each new entity takes a lock to the end of the transaction; so does a call with a request_id that leaves no row."),
+				 errhint("Use several transactions.")));
+	creations++;
+}
+
 /* Takes E of an entity, to the end of the transaction unless it is given back. 55P03, 40P01; 54000. */
 static void
 lock_creation(const EntityAccess *entity)
 {
 	LOCKTAG		tag = entity_lock_tag(entity->type, entity->id);
 
-	if (creations_in != compat_proc_lxid(MyProc))
-		creations = 0;
-	creations_in = compat_proc_lxid(MyProc);
-	if (!entity->snapshots.plain && creations >= CREATIONS_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a transaction cannot create more than %d entities in table \"%s\"", CREATIONS_MAX,
-						get_rel_name(entity->type->snapshots)),
-				 errdetail("Where a table has row security, triggers, rules or partitions, each new entity takes a lock to the end of the transaction."),
-				 errhint("Use several transactions.")));
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	if (!entity->snapshots.plain)
-		creations++;
+		count_creation(entity);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 }
 
 static void
@@ -787,10 +794,12 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 	{
 		note_request(request, reply.reply, outcome.version);
 		/* without a row it is E that keeps the same request out until this one is committed */
+		if (entity.creating && entity.snapshots.plain && !outcome.wrote)
+			count_creation(&entity);
 		entity.creating &= outcome.wrote;
 	}
-	/* whatever its functions wrote, elsewhere too, is as durable as the reply */
-	outcome.wrote = XactLastRecEnd != before;
+	/* whatever its functions wrote, elsewhere too, is as durable as the reply; a page that was merely tidied up is nobody's */
+	outcome.wrote = XactLastRecEnd != before && TransactionIdIsValid(GetTopTransactionIdIfAny());
 	if (outcome.wrote)
 		ForceSyncCommit();
 	note_receipt(&entity, &outcome);

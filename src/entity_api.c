@@ -241,6 +241,8 @@ SQL_FUNCTION(revenant_upgrade_all)
 	char	   *name = text_argument(fcinfo, 0);
 	const EntityType *type;
 	Snapshots	snapshots;
+	MemoryContext outer = CurrentMemoryContext;
+	MemoryContext context;		/* of one upgrade: there may be very many */
 	List	   *ids;
 	ListCell   *cell;
 	int64		upgraded = 0;
@@ -260,12 +262,17 @@ SQL_FUNCTION(revenant_upgrade_all)
 	ids = find_old(type, batch, false);
 	if (ids == NIL && type->durability == DURABILITY_STRICT)
 		ids = find_old(type, 1, true);
+	context = AllocSetContextCreate(CurrentMemoryContext, "revenant upgrade", ALLOCSET_DEFAULT_SIZES);
 	foreach(cell, ids)
 	{
 		CHECK_FOR_INTERRUPTS();
+		MemoryContextSwitchTo(context);
 		if (upgrade_one(type, lfirst(cell)))
 			upgraded++;
+		MemoryContextSwitchTo(outer);
+		MemoryContextReset(context);
 	}
+	MemoryContextDelete(context);
 	snapshot_close(&snapshots);
 	PG_RETURN_INT64(upgraded);
 }
