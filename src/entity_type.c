@@ -63,6 +63,7 @@ static HTAB *known = NULL;		/* of KnownType, in TopMemoryContext for the life of
 static Oid	our_table = InvalidOid; /* revenant.entity_type, when they were made */
 static bool known_valid = true; /* nothing that they were made from has changed */
 static bool all_known = false;	/* every type was looked up since */
+static uint64 forgettings = 0;	/* how often they were all forgotten */
 static List *stale = NIL;		/* contexts, freed at the end of the transaction */
 
 static void
@@ -136,6 +137,18 @@ forget_all(void)
 		entry->type = NULL;
 	}
 	MemoryContextSwitchTo(old);
+}
+
+/* The same, if anything that it was made from has changed. */
+static void
+forget_if_changed(void)
+{
+	if (known_valid)
+		return;
+	known_valid = true;			/* first: what changes during the look counts for the next one */
+	all_known = false;
+	forgettings++;
+	forget_all();
 }
 
 /* ---------------------------------------------------------------- whom it names */
@@ -344,12 +357,7 @@ entity_type_find(const char *name)
 
 		known = hash_create("revenant entity types", 16, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 	}
-	if (!known_valid)
-	{
-		known_valid = true;		/* first: what changes during the look counts for the next one */
-		all_known = false;
-		forget_all();
-	}
+	forget_if_changed();
 	strlcpy(key, name, sizeof(key));
 	entry = hash_search(known, key, HASH_FIND, NULL);
 	if (entry != NULL && entry->type != NULL)
@@ -408,13 +416,18 @@ entity_type_of(Oid table)
 	KnownType  *entry;
 	const EntityType *type = NULL;
 
-	if (!all_known || !known_valid)
+	forget_if_changed();
+	while (!all_known)
 	{
+		uint64		before = forgettings;
 		ListCell   *cell;
 
+		CHECK_FOR_INTERRUPTS();
 		foreach(cell, entity_type_names())
 			(void) entity_type_find(lfirst(cell));
-		all_known = known_valid;
+		/* those that were found before a change are forgotten */
+		forget_if_changed();
+		all_known = forgettings == before;
 	}
 	if (known == NULL)
 		return NULL;
