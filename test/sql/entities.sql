@@ -338,10 +338,19 @@ SELECT r.xid AS xid, r.lsn AS lsn, r.timeline AS timeline FROM revenant.receipt(
 SELECT revenant.receipt_status(:'xid', :'lsn', :timeline);
 SAVEPOINT s;
 SELECT revenant.call('counter', 't', '{"do": "add"}');
-SELECT r.xid = :'xid' AS of_the_whole, r.version FROM revenant.receipt() AS r;
+SELECT r.xid AS sub_xid, r.lsn AS sub_lsn, r.version FROM revenant.receipt() AS r \gset
+SELECT :'sub_xid' = :'xid' AS of_the_whole, :version AS version, revenant.receipt_status(:'sub_xid', :'sub_lsn', :timeline);
 ROLLBACK TO s;
 COMMIT;
-SELECT revenant.receipt_status(:'xid', :'lsn', :timeline);
+SELECT revenant.receipt_status(:'xid', :'lsn', :timeline), revenant.receipt_status(:'sub_xid', :'sub_lsn', :timeline) AS of_the_part;
+-- A part that stays is there when the whole is
+BEGIN;
+SAVEPOINT s;
+SELECT revenant.call('counter', 'part', '{"do": "add"}');
+RELEASE s;
+SELECT revenant.receipt_status(r.xid, r.lsn, r.timeline) FROM revenant.receipt() AS r;
+COMMIT;
+SELECT revenant.receipt_status(r.xid, r.lsn, r.timeline) FROM revenant.receipt() AS r;
 BEGIN;
 SELECT revenant.call('counter', 't', '{"do": "add"}');
 ROLLBACK;
