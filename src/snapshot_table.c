@@ -201,7 +201,7 @@ has_only_history_trigger(Relation rel)
 	const Extension *extension = extension_get();
 
 	if (rel->trigdesc == NULL)
-		return !rel->rd_rel->relhastriggers;
+		return true;
 	for (int i = 0; i < rel->trigdesc->numtriggers; i++)
 	{
 		if (rel->trigdesc->triggers[i].tgfoid != extension->history_function || !OidIsValid(extension->history_function))
@@ -231,7 +231,10 @@ has_generated_columns(Relation rel)
 	return false;
 }
 
-/* Finds out all about a table. Raises 42P17, 42809 where it is none. */
+/*
+ * Finds out all about a table. Raises 42P17, 42809 where it is none. (What pg_class says of
+ * triggers and rules stays true after the last one was dropped; what the cache has read of them is right.)
+ */
 static void
 examine(Relation rel, SnapshotTable *table)
 {
@@ -244,11 +247,11 @@ examine(Relation rel, SnapshotTable *table)
 	find_columns(rel, table);
 	find_key(rel, table);
 	table->owner = rel->rd_rel->relowner;
-	table->calm = rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity &&
+	table->calm = rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && rel->rd_rules == NULL && !rel->rd_rel->relrowsecurity &&
 		has_only_history_trigger(rel) && has_distinct_ids(rel, table);
 	/* a guard of a parent's is the executor's to look at, too */
-	table->plain = !rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity && kind == RELKIND_RELATION && rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
-		!rel->rd_rel->relhastriggers && !rel->rd_rel->relispartition && !rel->rd_rel->relhassubclass &&
+	table->plain = rel->rd_rules == NULL && !rel->rd_rel->relrowsecurity && kind == RELKIND_RELATION && rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
+		rel->trigdesc == NULL && !rel->rd_rel->relispartition && !rel->rd_rel->relhassubclass &&
 		!has_superclass(RelationGetRelid(rel)) && !has_generated_columns(rel);
 }
 
