@@ -69,6 +69,7 @@
 #include "ddl.h"
 #include "debug.h"
 #include "entity_type.h"
+#include "entity_xact.h"
 #include "lease_xact.h"
 #include "shmem.h"
 #include "worker.h"
@@ -393,6 +394,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (OidIsValid(database))
 	{
 		prevent_in_block(pstmt->utilityStmt, context == PROCESS_UTILITY_TOPLEVEL);
+		entity_xact_write_kept();
 		pause_database(database);
 	}
 	discards_all = IsA(pstmt->utilityStmt, DiscardStmt) && ((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;

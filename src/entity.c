@@ -507,7 +507,8 @@ write_row(EntityAccess *entity, SnapshotRow *next, bool unload)
 		snapshot_lock(&entity->snapshots, entity->id, &old);
 		entity_use_check(entity->use, &old);
 	}
-	if (entity->use != NULL && !unload && next->state != NULL && entity->snapshots.table->calm && entity_use_may_load(entity->use))
+	/* only what will certainly be in memory: versions that are reserved otherwise are skipped */
+	if (entity->use != NULL && !unload && next->state != NULL && entity->snapshots.table->calm && entity_use_prepare(entity->use, next->state))
 		next->reserved = entity_reserve(next->version);
 	wrote = old.exists ? snapshot_update(&entity->snapshots, entity->id, &old, next) :
 		snapshot_insert(&entity->snapshots, entity->id, next);
@@ -567,7 +568,15 @@ entity_read(Snapshots *snapshots, const char *id, SnapshotRow *row)
 	EntityKey	key;
 	EntityImage image;
 	Jsonb	   *state;
+	bool		loaded = false;
 
+	/* memory first: what is unloaded in between is in the row then, and not the other way round */
+	if (use == NULL || use->newest == NULL)
+	{
+		entity_key_make(&key, extension_get()->extension, snapshots->table->oid, id);
+		loaded = entity_entry_peek(&key, &image, &state);
+		DEBUG_POINT("entity-read-between");
+	}
 	snapshot_read(snapshots, id, row);
 	if (use != NULL && use->newest != NULL)
 	{
@@ -577,8 +586,7 @@ entity_read(Snapshots *snapshots, const char *id, SnapshotRow *row)
 	}
 	if (!row->exists && !snapshots->table->calm)
 		return false;			/* row security may hide it */
-	entity_key_make(&key, extension_get()->extension, snapshots->table->oid, id);
-	if (!entity_entry_peek(&key, &image, &state) || image.version <= row->version)
+	if (!loaded || image.version <= row->version)
 		return false;
 	row->exists = true;
 	row->deleted = false;

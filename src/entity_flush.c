@@ -23,6 +23,7 @@
 #include "entity_call.h"
 #include "entity_flush.h"
 #include "entity_memory.h"
+#include "entity_xact.h"
 #include "extension.h"
 #include "worker.h"
 
@@ -44,6 +45,7 @@ typedef struct Search
 	Oid			snapshots;
 	const EntityKey *key;		/* this one only; NULL: all of the table */
 	bool		unload;
+	bool		own;			/* also those that this transaction has in hand */
 	Asked	   *found;
 	int			nfound;
 	int			size;
@@ -56,6 +58,8 @@ ask(EntityEntry *entry, void *arg)
 	bool		wanted;
 	Asked		asked = {.key = entry->key,.owner = entry->owner};
 
+	if (!search->own && entity_xact_has(&entry->key, !search->unload))
+		return true;
 	if (entry->snapshots != search->snapshots || (search->key != NULL && memcmp(&entry->key, search->key, sizeof(EntityKey)) != 0))
 		return true;
 	SpinLockAcquire(&entry->mutex);
@@ -126,8 +130,8 @@ wake_flusher(Oid instance, Oid owner)
 
 /*
  * Has the entities of a table (or one of them) written that are ahead of their
- * rows, or all that are loaded unloaded, and waits for it. Returns how many there were. Raises 55000 where one cannot
- * be written, 55006 when it takes too long.
+ * rows, or all that are loaded unloaded, and waits for it; those that this transaction itself has in hand are
+ * left alone. Returns how many there were. Raises 55000 where one cannot be written, 55006 when it takes too long.
  */
 int64
 entity_flush_all(Oid snapshots, const char *id, bool unload)
@@ -168,6 +172,16 @@ entity_flush_all(Oid snapshots, const char *id, bool unload)
 	return search.nfound;
 }
 
+static void
+unload_one(const EntityType *type, const char *id)
+{
+	EntityAccess entity;
+
+	entity_open(&entity, type, id, false);
+	(void) entity_flush(&entity, true);
+	entity_close(&entity);
+}
+
 /*
  * Writes and unloads what is left in memory of a type whose table this
  * transaction has locked against calls. Raises 54000 where that is too much.
@@ -175,15 +189,18 @@ entity_flush_all(Oid snapshots, const char *id, bool unload)
 void
 entity_unload_rest(const EntityType *type)
 {
-	Search		search = {.snapshots = type->snapshots,.unload = true};
+	Search		search = {.snapshots = type->snapshots,.unload = true,.own = true};
+	ListCell   *cell;
 
 	if (type->durability == DURABILITY_STRICT)
 		return;
+	/* what this transaction has called will be in memory only when it commits */
+	foreach(cell, entity_xact_ids(type->snapshots))
+		unload_one(type, lfirst(cell));
 	entity_memory_visit(extension_get()->extension, ask, &search);
 	for (int i = 0; i < search.nfound; i++)
 	{
 		EntityEntry *entry = entity_entry_find(&search.found[i].key);
-		EntityAccess entity;
 		char	   *name;
 		char	   *id;
 
@@ -191,9 +208,7 @@ entity_unload_rest(const EntityType *type)
 			continue;
 		entity_entry_names(entry, &name, &id);
 		entity_entry_unpin(entry);
-		entity_open(&entity, type, id, false);
-		(void) entity_flush(&entity, true);
-		entity_close(&entity);
+		unload_one(type, id);
 	}
 }
 

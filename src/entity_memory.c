@@ -263,6 +263,35 @@ entity_entry_make(const EntityKey *key, const EntityType *type, Oid owner, const
 	return entry;
 }
 
+/*
+ * The table of a pinned entry belongs to this flusher's role now (NULL: there is
+ * no room for it). What is loaded stays with the one that it has until that one accepts, if so
+ * wanted. Returns whose the entry is from here on. The caller has R.
+ */
+Flusher *
+entity_entry_hand_over(EntityEntry *entry, Flusher *flusher, bool if_accepting)
+{
+	Flusher    *before;
+	bool		loaded;
+
+	if (flusher != NULL && entry->owner == flusher->key.owner)
+		return flusher;
+	before = flusher_find(entry->key.instance, entry->owner, false);
+	SpinLockAcquire(&entry->mutex);
+	loaded = entry->loaded;
+	SpinLockRelease(&entry->mutex);
+	if (flusher == NULL || (if_accepting && loaded && before != NULL && pg_atomic_read_u32(&flusher->accepting) == 0))
+		return before;
+	SpinLockAcquire(&entry->mutex);
+	entry->owner = flusher->key.owner;
+	SpinLockRelease(&entry->mutex);
+	if (loaded && before != NULL)
+		pg_atomic_fetch_sub_u32(&before->loaded, 1);
+	if (loaded)
+		pg_atomic_fetch_add_u32(&flusher->loaded, 1);
+	return flusher;
+}
+
 /* Gives a pin back. Never raises. */
 void
 entity_entry_unpin(EntityEntry *entry)
@@ -389,6 +418,7 @@ entity_entry_publish(EntityEntry *entry, Flusher *flusher, const EntityImage *im
 			entry->dirty_since_us = now_us;
 		if (entry->due_us == 0 && flush_every_us >= 0)
 			entry->due_us = due_us = due_time(entry, now_us, flush_every_us);
+		entry->due_again |= entry->flushing != 0 && flush_every_us >= 0;
 	}
 	SpinLockRelease(&entry->mutex);
 	entity_state_discard(&entry->key, old_state, old_bytes);
@@ -449,6 +479,7 @@ entity_entry_begin_flush(EntityEntry *entry, int64 version, TransactionId xid)
 	{
 		entry->flushing = version;
 		entry->flushing_xid = xid;
+		entry->due_again = false;
 	}
 	SpinLockRelease(&entry->mutex);
 	return loaded;
@@ -471,7 +502,7 @@ entity_entry_end_flush(EntityEntry *entry, int64 version, TransactionId xid, int
 			entry->failures = 0;
 			entry->not_before_us = begun_us + Max(entry->flush_every_us, 0);
 			entry->dirty_since_us = entry->image.version > version ? begun_us : 0;
-			entry->due_us = entry->image.version > version && entry->flush_every_us >= 0 ? entry->not_before_us : 0;
+			entry->due_us = entry->image.version > version && (entry->flush_every_us >= 0 || entry->due_again) ? entry->not_before_us : 0;
 		}
 	}
 	SpinLockRelease(&entry->mutex);

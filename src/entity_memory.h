@@ -77,6 +77,7 @@ typedef struct EntityEntry
 	bool		stop_sent;		/* ... by a message, which is on its way */
 	int			failures;		/* to flush it, in a row */
 	int64		flush_every_us; /* as it was last kept; -1: when it is unloaded */
+	bool		due_again;		/* something was kept to be written in time while it was being flushed */
 
 	/* of its type, when it was last used */
 	Oid			owner;			/* of the table */
@@ -113,6 +114,7 @@ extern const dshash_parameters *flusher_params(void);
 extern void entity_key_make(EntityKey *key, Oid instance, Oid snapshots, const char *id);
 extern EntityEntry *entity_entry_find(const EntityKey *key);
 extern EntityEntry *entity_entry_make(const EntityKey *key, const EntityType *type, Oid owner, const char *id);
+extern Flusher *entity_entry_hand_over(EntityEntry *entry, Flusher *flusher, bool if_accepting);
 extern void entity_entry_unpin(EntityEntry *entry);
 extern bool entity_entry_read(EntityEntry *entry, EntityImage *image, Jsonb **state);
 extern bool entity_entry_peek(const EntityKey *key, EntityImage *image, Jsonb **state);

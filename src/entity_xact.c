@@ -81,6 +81,32 @@ entity_xact_find(Oid snapshots, const char *id)
 	return find_use(&key);
 }
 
+/*
+ * Whether this transaction has used an entity; with `written` only if it has
+ * written its row. Neither is to be waited for by this transaction.
+ */
+bool
+entity_xact_has(const EntityKey *key, bool written)
+{
+	const EntityUse *use = find_use(key);
+
+	return use != NULL && (!written || (use->newest != NULL && use->newest->kind != CHANGE_KEPT));
+}
+
+/* The ids of the entities of a table that this transaction has used. */
+List *
+entity_xact_ids(Oid snapshots)
+{
+	List	   *ids = NIL;
+
+	for (EntityUse *use = uses; use != NULL; use = use->next)
+	{
+		if (use->type->snapshots == snapshots)
+			ids = lappend(ids, use->id);
+	}
+	return ids;
+}
+
 static void
 lock_entity(const EntityKey *key)
 {
@@ -132,7 +158,12 @@ entity_xact_use(const EntityType *type, const char *id, Oid owner)
 	}
 	use->type = type;
 	if (use->entry == NULL)
+	{
 		use->entry = entity_entry_find(&key);
+		/* the table may have another owner by now, whose flusher may not be there yet */
+		if (use->entry != NULL)
+			use->flusher = entity_entry_hand_over(use->entry, use->flusher, true);
+	}
 	return use;
 }
 
@@ -182,7 +213,21 @@ entity_use_is_dirty(EntityUse *use)
 	return dirty;
 }
 
-/* Raises RV003, and drops what memory says of the entity: its row was written past us. */
+/* Raises RV003: this very transaction has written the row past us, or whatever it is will be undone with it. Memory stays as it is. */
+compat_noreturn static void
+complain_of_own_write(const EntityUse *use)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_RV_VERSION_CONFLICT),
+			 errmsg("entity \"%s\" of type \"%s\" was written by somebody else", use->id, use->type->name),
+			 errdetail("This transaction has written its row in table \"%s\" itself.", get_rel_name(use->type->snapshots)),
+			 errhint("Leave writing the table to revenant.")));
+}
+
+/*
+ * Raises RV003, and drops what memory says of the entity: its row was written past
+ * us. By a transaction that has committed: what this one wrote is undone by the error.
+ */
 compat_noreturn static void
 drop_conflicting(EntityUse *use, const SnapshotRow *row, int64 flushed)
 {
@@ -194,6 +239,8 @@ drop_conflicting(EntityUse *use, const SnapshotRow *row, int64 flushed)
 		.detail = {"version", psprintf(INT64_FORMAT, version), "row", psprintf(INT64_FORMAT, row->version)}
 	};
 
+	if (row->exists ? TransactionIdIsCurrentTransactionId(row->xmin) : TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		complain_of_own_write(use);
 	entity_entry_unload(use->entry, use->flusher);
 	stat_count(STAT_ENTITY_CONFLICTS);
 	event_now(&event);
@@ -344,6 +391,48 @@ begin_change(EntityUse *use, EntityChangeKind kind, const SnapshotRow *row)
 	return change;
 }
 
+/* Memory is short: the flusher is to make room. */
+static void
+ask_for_room(const EntityUse *use)
+{
+	pg_atomic_write_u32(&use->flusher->pressed, 1);
+	flusher_wake(use->flusher);
+}
+
+/* Counts this transaction in as one that leaves something to the flusher. */
+static bool
+enter(EntityUse *use)
+{
+	if (!use->entered)
+		use->entered = flusher_enter(use->flusher);
+	return use->entered;
+}
+
+static void
+discard_prepared(EntityUse *use)
+{
+	entity_state_discard(&use->key, use->prepared, use->prepared_bytes);
+	use->prepared = InvalidDsaPointer;
+}
+
+/*
+ * Makes sure that memory has room for a state that is about to be written into the
+ * row, and a flusher that looks after it: then entity_use_wrote() cannot fail to load it.
+ */
+bool
+entity_use_prepare(EntityUse *use, const Jsonb *state)
+{
+	if (!entity_use_may_load(use) || !enter(use))
+		return false;
+	if (use->entry == NULL)
+		use->entry = entity_entry_make(&use->key, use->type, use->flusher->key.owner, use->id);
+	discard_prepared(use);
+	if (use->entry != NULL && entity_state_make(state, &use->prepared, &use->prepared_bytes))
+		return true;
+	ask_for_room(use);
+	return false;
+}
+
 /*
  * Leaves a state to memory, if this transaction commits. False: it cannot be, and is
  * to be written into the row. flush_every_us: how soon the flusher is to write it, -1 for when it is unloaded.
@@ -357,15 +446,11 @@ entity_use_keep(EntityUse *use, const SnapshotRow *row, int64 flush_every_us)
 	Size		bytes;
 
 	if (use->entry == NULL || row->version > reserved || TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		!entity_use_may_load(use))
+		!entity_use_may_load(use) || !enter(use))
 		return false;
-	if (!use->entered && !flusher_enter(use->flusher))
-		return false;
-	use->entered = true;
 	if (!entity_state_make(row->state, &state, &bytes))
 	{
-		pg_atomic_write_u32(&use->flusher->pressed, 1);
-		flusher_wake(use->flusher);
+		ask_for_room(use);
 		return false;
 	}
 	change = begin_change(use, CHANGE_KEPT, row);
@@ -391,26 +476,24 @@ tell_loaded(EntityUse *use)
 
 /*
  * The row was written as `row` says, in this transaction: brings memory up to it at
- * commit, or unloads it. In memory from then on only if `row` has reserved versions ahead.
+ * commit, or unloads it. In memory from then on only if `row` has reserved versions
+ * ahead, after entity_use_prepare().
  */
 void
 entity_use_wrote(EntityUse *use, const SnapshotRow *row, bool unload)
 {
 	EntityChange *change;
 
-	if (!unload && row->reserved > row->version && use->entry == NULL && use->flusher != NULL)
-		use->entry = entity_entry_make(&use->key, use->type, use->flusher->key.owner, use->id);
-	if (!unload && use->entry != NULL && !use->entry->loaded && use->newest == NULL && row->version > 1)
+	unload = unload || !DsaPointerIsValid(use->prepared) || row->reserved <= row->version;
+	if (!unload && !use->entry->loaded && use->newest == NULL && row->version > 1)
 		tell_loaded(use);
-	unload = unload || use->entry == NULL || row->reserved <= row->version || row->state == NULL;
 	change = begin_change(use, unload ? CHANGE_UNLOADED : CHANGE_WRITTEN, row);
 	change->image.row_xmin = GetCurrentTransactionId();
-	if (!unload && !entity_state_make(row->state, &change->image.state, &change->image.state_bytes))
-	{
-		change->kind = CHANGE_UNLOADED;
-		pg_atomic_write_u32(&use->flusher->pressed, 1);
-		flusher_wake(use->flusher);
-	}
+	if (unload)
+		return;
+	change->image.state = use->prepared;
+	change->image.state_bytes = use->prepared_bytes;
+	use->prepared = InvalidDsaPointer;
 }
 
 /* ---------------------------------------------------------------- the end */
@@ -434,7 +517,7 @@ write_kept(EntityUse *use)
 	entity_use_check(use, &old);
 	next.reserved = entity_reserve(next.version);
 	if (!snapshot_update(&snapshots, use->id, &old, &next))
-		drop_conflicting(use, &old, old.version);
+		complain_of_own_write(use);
 	snapshot_close(&snapshots);
 	PopActiveSnapshot();
 	SetUserIdAndSecContext(user, context);
@@ -460,15 +543,36 @@ may_keep(void)
 }
 
 static void
-before_commit(void)
+write_all_kept(void)
 {
-	DEBUG_POINT("entity-before-commit");
-	if (may_keep())
-		return;
 	for (EntityUse *use = uses; use != NULL; use = use->next)
 	{
 		if (use->newest != NULL && use->newest->kind == CHANGE_KEPT)
 			write_kept(use);
+	}
+}
+
+static void
+before_commit(void)
+{
+	DEBUG_POINT("entity-before-commit");
+	if (!may_keep())
+		write_all_kept();
+}
+
+/*
+ * Writes what this transaction was going to leave to memory, so that no flusher
+ * waits for it: before a command that ends the flushers and waits for them.
+ */
+void
+entity_xact_write_kept(void)
+{
+	write_all_kept();
+	for (EntityUse *use = uses; use != NULL; use = use->next)
+	{
+		if (use->entered)
+			flusher_leave(use->flusher);
+		use->entered = false;
 	}
 }
 
@@ -509,6 +613,7 @@ forget_all(void)
 {
 	for (EntityUse *use = uses; use != NULL; use = use->next)
 	{
+		discard_prepared(use);
 		for (EntityChange *change = use->newest; change != NULL; change = change->previous)
 			discard(use, change);
 		if (use->entry != NULL)

@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "nodes/pg_list.h"
+
 #include "entity_memory.h"
 #include "entity_type.h"
 #include "snapshot.h"
@@ -41,6 +43,8 @@ typedef struct EntityUse
 	Flusher    *flusher;		/* NULL: there is no room for one */
 	EntityEntry *entry;			/* pinned; NULL: it is not in memory */
 	bool		entered;		/* counted in with the flusher */
+	dsa_pointer prepared;		/* a state for what is about to be written into the row */
+	Size		prepared_bytes;
 	EntityChange *newest;		/* NULL: none */
 	struct EntityUse *next;
 } EntityUse;
@@ -55,8 +59,12 @@ extern void entity_use_touch(EntityUse *use);
 extern bool entity_use_is_idle(EntityUse *use);
 extern int64 entity_use_room(EntityUse *use);
 extern bool entity_use_may_load(EntityUse *use);
+extern bool entity_use_prepare(EntityUse *use, const Jsonb *state);
 extern bool entity_use_keep(EntityUse *use, const SnapshotRow *row, int64 flush_every_us);
 extern void entity_use_wrote(EntityUse *use, const SnapshotRow *row, bool unload);
+extern bool entity_xact_has(const EntityKey *key, bool written);
+extern List *entity_xact_ids(Oid snapshots);
+extern void entity_xact_write_kept(void);
 extern const EntityUse *entity_xact_find(Oid snapshots, const char *id);
 
 #endif							/* REVENANT_ENTITY_XACT_H */

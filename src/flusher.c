@@ -28,14 +28,19 @@
  *	  may say that it is a conflict.
  *
  *	  What cannot be written stays in memory, and is tried again, ever later; and each
- *	  alone, so that it keeps no others from being written.
+ *	  alone, so that it keeps no others from being written. Whose table is gone is dropped.
+ *
+ *	  A table may get another owner: the entities of it are handed over, and
+ *	  another flusher writes them.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -44,11 +49,13 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
+#include "storage/procarray.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -83,8 +90,22 @@
 /* It ends when it had nothing in memory for that long. */
 #define LINGER_US (10 * US_PER_S)
 
-/* At a shutdown it gives up when nothing could be written for that long. */
-#define GIVE_UP_US (60 * US_PER_S)
+/*
+ * At its end it gives up when nothing could be written for that long: what somebody has locked, what
+ * fails, and what another flusher will see to, since the server is not being stopped.
+ */
+#define GIVE_UP_BUSY_US (20 * US_PER_S)
+#define GIVE_UP_FAILED_US (3 * US_PER_S)
+#define GIVE_UP_LEFT_US (1 * US_PER_S)
+
+/* It waits for a lock (which only what indexes check can need) not longer than that. */
+#define LOCK_TIMEOUT "1s"
+
+/* What fails is logged the first time, and not more often than that. */
+#define COMPLAIN_EVERY_US (60 * US_PER_S)
+
+/* Between two attempts to do so. */
+#define FINISH_PAUSE_US (50 * US_PER_MS)
 
 /* Where memory is short, one entity in so many is unloaded. */
 #define PRESSED_PART 8
@@ -114,7 +135,11 @@ typedef struct Round
 	int			ncandidates;
 	int			size;
 	int64		next_us;		/* when something else is due */
+	List	   *tables;			/* of theirs; in round_context */
+	Oid			last_table;
 	int			loaded;			/* entities of this owner */
+	int			failed;			/* could not be written */
+	bool		done;			/* some were */
 } Round;
 
 /* What the transaction that is open does to an entity */
@@ -124,7 +149,8 @@ typedef enum WorkKind
 	WORK_FLUSH,
 	WORK_UNLOAD,
 	WORK_STOP,					/* its terminator is told by a message */
-	WORK_DROP					/* its row was written past us */
+	WORK_DROP,					/* its row was written past us, or its table is gone */
+	WORK_HAND_OVER				/* its table has another owner */
 } WorkKind;
 
 typedef struct Work
@@ -145,7 +171,12 @@ static MemoryContext batch_context = NULL;	/* reset before each transaction */
 static Work works[BATCH_MAX];
 static int	nworks = 0;
 static int64 begun_us = 0;		/* when the transaction began */
-static int64 written = 0;		/* rows, by this process */
+static int64 written = 0;		/* entities that something was done about, by this process */
+static int64 complained_us = 0;
+
+/* Tables of entities of ours, as of the latest round, and those of them that are not ours or are gone; in TopMemoryContext */
+static List *tables = NIL;
+static List *strange_tables = NIL;
 
 /* ---------------------------------------------------------------- the end of a transaction */
 
@@ -168,6 +199,7 @@ finish_work(Work *work, bool committed)
 			work->entry->stop_sent |= committed;
 			SpinLockRelease(&work->entry->mutex);
 			break;
+		case WORK_HAND_OVER:
 		case WORK_NOTHING:
 			break;
 	}
@@ -262,6 +294,52 @@ send_stop(const char *type, const char *id)
 	(void) message_insert(&oids, MESSAGE_STOP, type, id, DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("\"idle\""))), 0);
 }
 
+static bool
+is_loaded(EntityEntry *entry)
+{
+	bool		loaded;
+
+	SpinLockAcquire(&entry->mutex);
+	loaded = entry->loaded;
+	SpinLockRelease(&entry->mutex);
+	return loaded;
+}
+
+/* One whose table is not ours any more: its new owner's, or nobody's where there is none. */
+static void
+do_strange(const Candidate *candidate, Oid owner)
+{
+	Work	   *work = &works[nworks];
+	char	   *type;
+	char	   *id;
+
+	memset(work, 0, sizeof(*work));
+	work->entry = entity_entry_find(&candidate->key);
+	if (work->entry == NULL)
+		return;
+	nworks++;
+	entity_entry_names(work->entry, &type, &id);
+	work->subject = entity_subject(type, id);
+	if (!is_loaded(work->entry) || !try_lock_entity(&candidate->key))
+		return;
+	if (OidIsValid(owner))
+	{
+		Flusher    *next = flusher_find(service->task.instance, owner, true);
+
+		if (next == NULL)
+			return;
+		(void) entity_entry_hand_over(work->entry, next, false);
+		work->kind = WORK_HAND_OVER;
+		worker_nudge_supervisor(MyDatabaseId);
+		return;
+	}
+	SpinLockAcquire(&work->entry->mutex);
+	work->image = work->entry->image;
+	SpinLockRelease(&work->entry->mutex);
+	work->kind = WORK_DROP;
+	work->told = work->image.version > work->image.flushed;
+}
+
 /* Flushes or unloads one, in the transaction that is open. What is locked is left alone. */
 static void
 do_candidate(Snapshots *snapshots, const Candidate *candidate)
@@ -281,6 +359,8 @@ do_candidate(Snapshots *snapshots, const Candidate *candidate)
 	nworks++;					/* from here on its pin is given back */
 	entity_entry_names(work->entry, &type, &id);
 	work->subject = entity_subject(type, id);
+	if (!is_loaded(work->entry))
+		return;
 	if (candidate->stop)
 	{
 		send_stop(type, id);
@@ -321,6 +401,33 @@ do_candidate(Snapshots *snapshots, const Candidate *candidate)
 
 /* ---------------------------------------------------------------- a transaction */
 
+/* The owner of a table; InvalidOid: it is gone. */
+static Oid
+table_owner(Oid table)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/* Whether a table is gone, or is another flusher's, if its owner can have one. */
+static bool
+is_strange(Oid table, Oid *owner)
+{
+	char	   *name;
+
+	*owner = table_owner(table);
+	if (!OidIsValid(*owner) || *owner == runner_me.role)
+		return !OidIsValid(*owner);
+	name = GetUserNameFromId(*owner, true);
+	return name != NULL && task_role_problem(name, *owner) == NULL;
+}
+
 /*
  * As many of the candidates as are of one table and fit into a transaction,
  * which is open. Returns how many it has seen to; the lock on the table is not waited for.
@@ -329,6 +436,7 @@ static int
 do_batch(const Candidate *candidates, int count)
 {
 	Oid			table = candidates[0].snapshots;
+	Oid			owner;
 	Snapshots	snapshots;
 	int			done = 0;
 
@@ -336,6 +444,12 @@ do_batch(const Candidate *candidates, int count)
 	{
 		while (done < count && candidates[done].snapshots == table)
 			done++;
+		return done;
+	}
+	if (is_strange(table, &owner))
+	{
+		while (done < count && done < BATCH_MAX && candidates[done].snapshots == table)
+			do_strange(&candidates[done++], owner);
 		return done;
 	}
 	snapshot_open(table, RowExclusiveLock, &snapshots);
@@ -362,8 +476,34 @@ note_failure(const Candidate *candidate)
 	SpinLockAcquire(&entry->mutex);
 	entry->failures++;
 	entry->due_us = clock_now_us() + Min(RETRY_MIN_US << Min(entry->failures - 1, 16), RETRY_MAX_US);
+	entry->unload_asked = false;	/* who asked is told */
 	SpinLockRelease(&entry->mutex);
 	entity_entry_unpin(entry);
+}
+
+/* Tells the log why an entity could not be written: where that is new, or the last time was a while ago. */
+static void
+complain(const Candidate *candidate, const ErrorData *error)
+{
+	EntityEntry *entry = entity_entry_find(&candidate->key);
+	char	   *type;
+	char	   *id;
+	bool		first;
+
+	if (entry == NULL)
+		return;
+	entity_entry_names(entry, &type, &id);
+	SpinLockAcquire(&entry->mutex);
+	first = entry->failures == 0;
+	SpinLockRelease(&entry->mutex);
+	entity_entry_unpin(entry);
+	if (complained_us != 0 && clock_now_us() - complained_us < (first ? US_PER_S : COMPLAIN_EVERY_US))
+		return;
+	complained_us = clock_now_us();
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("revenant could not write entity \"%s\" of type \"%s\" into its row: %s", id, type, error->message ? error->message : "?"),
+			 errdetail("It stays in memory, and is tried again. There may be others: see revenant.loaded_entities.")));
 }
 
 /* One transaction. Returns how many candidates it has seen to; 0: it failed, and nothing happened. */
@@ -379,6 +519,7 @@ run_batch(const Candidate *candidates, int count)
 	PG_TRY();
 	{
 		runner_process_begin(true);
+		runner_process_pin("lock_timeout", LOCK_TIMEOUT);
 		runner_process_pin("statement_timeout", "0");
 		runner_process_pin("synchronous_commit", "local");
 		PushActiveSnapshot(GetTransactionSnapshot());
@@ -401,11 +542,8 @@ run_batch(const Candidate *candidates, int count)
 		FlushErrorState();
 		AbortOutOfAnyTransaction();
 		nworks = 0;
-		if (count == 1 || error->sqlerrcode == ERRCODE_UNDEFINED_TABLE)
-			ereport(LOG,
-					(errcode(error->sqlerrcode),
-					 errmsg("revenant could not flush an entity of table %u: %s", candidates[0].snapshots, error->message ? error->message : "?"),
-					 errdetail("It stays in memory, and is tried again.")));
+		if (count == 1)
+			complain(&candidates[0], error);
 		done = 0;
 	}
 	PG_END_TRY();
@@ -414,7 +552,8 @@ run_batch(const Candidate *candidates, int count)
 	{
 		if (wrote)
 			stat_time(STAT_FLUSHES, clock_now_us() - begun_us);
-		written += nworks;
+		for (int i = 0; i < nworks; i++)
+			written += works[i].kind != WORK_NOTHING ? 1 : 0;
 		tell_all();
 		worker_service_progress(runner_me.slot, runner_me.generation, written);
 		(void) pgstat_report_stat(false);
@@ -422,10 +561,11 @@ run_batch(const Candidate *candidates, int count)
 	return done;
 }
 
-/* All candidates. What cannot be written together is written one by one. */
-static void
+/* All candidates. What cannot be written together is written one by one. Returns how many failed. */
+static int
 do_candidates(const Candidate *candidates, int count)
 {
+	int			failed = 0;
 	int			position = 0;
 	int			singly = 0;		/* so many are to be done alone */
 
@@ -437,6 +577,7 @@ do_candidates(const Candidate *candidates, int count)
 		if (done == 0 && batch == 1)
 		{
 			note_failure(&candidates[position]);
+			failed++;
 			done = 1;
 		}
 		else if (done == 0)
@@ -444,6 +585,7 @@ do_candidates(const Candidate *candidates, int count)
 		singly = Max(singly - done, 0);
 		position += done;
 	}
+	return failed;
 }
 
 /* ---------------------------------------------------------------- a round */
@@ -470,11 +612,11 @@ look_at(EntityEntry *entry, void *arg)
 	EntityEntry now;
 	bool		idle;
 
-	if (entry->owner != runner_me.role)
-		return true;
 	SpinLockAcquire(&entry->mutex);
 	now = *entry;
 	SpinLockRelease(&entry->mutex);
+	if (now.owner != runner_me.role)
+		return true;
 	if (!now.loaded)
 	{
 		/* its state went; so does the entry, when nobody uses it */
@@ -483,6 +625,19 @@ look_at(EntityEntry *entry, void *arg)
 		return true;
 	}
 	round->loaded++;
+	if (round->last_table != now.snapshots && !list_member_oid(round->tables, now.snapshots))
+		round->tables = lappend_oid(round->tables, now.snapshots);
+	round->last_table = now.snapshots;
+	if (round->wanted != WANT_ALL && now.failures > 0 && now.due_us > round->now_us)
+	{
+		round->next_us = Min(round->next_us, now.due_us);
+		return true;
+	}
+	if (strange_tables != NIL && list_member_oid(strange_tables, now.snapshots))
+	{
+		add_candidate(round, &now, false, false);
+		return true;
+	}
 	idle = now.idle_timeout_us >= 0 && round->now_us - now.last_used_us >= now.idle_timeout_us;
 	if (round->wanted != WANT_DUE || now.unload_asked)
 		add_candidate(round, &now, true, false);
@@ -522,11 +677,22 @@ by_table(const void *a, const void *b)
 	return by_age(a, b);
 }
 
-/* Looks through memory once, and does what it finds. Returns how many entities of this owner there were. */
-static int
+static void
+remember_tables(const List *found)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);	/* until the next round */
+
+	list_free(tables);
+	tables = list_copy(found);
+	MemoryContextSwitchTo(old);
+}
+
+/* Looks through memory once, and does what it finds. Says what there was. */
+static Round
 do_round(Wanted wanted)
 {
 	Round		round = {.wanted = wanted,.now_us = clock_now_us()};
+	int64		before = written;
 
 	MemoryContextReset(round_context);
 	MemoryContextSwitchTo(round_context);
@@ -534,6 +700,7 @@ do_round(Wanted wanted)
 	/* what becomes due from here on makes it look earlier */
 	pg_atomic_write_u64(&flusher->next_due_us, (uint64) PG_INT64_MAX);
 	entity_memory_visit(service->task.instance, look_at, &round);
+	remember_tables(round.tables);
 	if (wanted == WANT_OLDEST)
 	{
 		qsort(round.candidates, round.ncandidates, sizeof(Candidate), by_age);
@@ -541,12 +708,13 @@ do_round(Wanted wanted)
 			round.ncandidates / PRESSED_PART + 1 : round.ncandidates;
 	}
 	qsort(round.candidates, round.ncandidates, sizeof(Candidate), by_table);
-	do_candidates(round.candidates, round.ncandidates);
+	round.failed = do_candidates(round.candidates, round.ncandidates);
+	round.done = written != before;
 	for (int i = 0; i < round.ncandidates; i++)
 		entity_entry_sweep(&round.candidates[i].key);
 	if ((int64) pg_atomic_read_u64(&flusher->next_due_us) > round.next_us)
 		pg_atomic_write_u64(&flusher->next_due_us, (uint64) round.next_us);
-	return round.loaded;
+	return round;
 }
 
 /* ---------------------------------------------------------------- its life */
@@ -574,7 +742,26 @@ wait_until(int64 until_us)
 	}
 }
 
-/* Whether the extension that it was started for is there still. */
+/* Finds those of the tables that are not ours any more. */
+static void
+look_for_strange_tables(void)
+{
+	ListCell   *cell;
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);	/* until the next round */
+
+	list_free(strange_tables);
+	strange_tables = NIL;
+	foreach(cell, tables)
+	{
+		Oid			owner;
+
+		if (is_strange(lfirst_oid(cell), &owner))
+			strange_tables = lappend_oid(strange_tables, lfirst_oid(cell));
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/* Whether the extension that it was started for is there still. Looks at the tables, too. */
 static bool
 is_wanted(void)
 {
@@ -584,6 +771,7 @@ is_wanted(void)
 	StartTransactionCommand();
 	extension = extension_find();
 	wanted = extension != NULL && extension->extension == service->task.instance;
+	look_for_strange_tables();
 	CommitTransactionCommand();
 	return wanted;
 }
@@ -597,10 +785,11 @@ serve(void)
 	while (!ShutdownRequestPending && is_wanted())
 	{
 		int			loaded;
-		bool		pressed = pg_atomic_exchange_u32(&flusher->pressed, 0) != 0;
 
 		pgstat_report_activity(STATE_RUNNING, "revenant: flushing entities");
-		loaded = do_round(pressed ? WANT_OLDEST : WANT_DUE);
+		if (pg_atomic_exchange_u32(&flusher->pressed, 0) != 0)
+			(void) do_round(WANT_OLDEST);
+		loaded = do_round(WANT_DUE).loaded;
 		pgstat_report_activity(STATE_IDLE, NULL);
 		if (loaded > 0 || pg_atomic_read_u32(&flusher->inflight) > 0)
 			used_us = clock_now_us();
@@ -611,13 +800,22 @@ serve(void)
 	}
 }
 
+/* How long it goes on at its end when nothing can be written. */
+static int64
+patience_us(const Round *round)
+{
+	if (!worker_server_is_stopping())
+		return GIVE_UP_LEFT_US;
+	/* who could give something back? */
+	return round->failed < round->loaded && CountDBConnections(MyDatabaseId) > 0 ? GIVE_UP_BUSY_US : GIVE_UP_FAILED_US;
+}
+
 /* Accepts nothing more, waits for those that were counted in, and writes all. */
 static void
 finish(void)
 {
-	int64		progress_us = clock_now_us();
-	int64		before = -1;
-	int			loaded;
+	int64		progress_us;
+	Round		round;
 
 	pg_atomic_write_u32(&flusher->accepting, 0);
 	pg_memory_barrier();
@@ -627,21 +825,23 @@ finish(void)
 		(void) do_round(WANT_DUE);
 		wait_until(clock_now_us() + 20 * US_PER_MS);
 	}
-	while ((loaded = do_round(WANT_ALL)) > 0)
+	progress_us = clock_now_us();
+	while ((round = do_round(WANT_ALL)).loaded > 0)
 	{
-		if (written != before)
+		if (round.done)
 			progress_us = clock_now_us();
-		before = written;
-		if (clock_now_us() - progress_us > (worker_server_is_stopping() ? GIVE_UP_US : US_PER_S))
+		else if (clock_now_us() - progress_us > patience_us(&round))
 			break;
-		if (clock_now_us() - progress_us > 0)
-			wait_until(clock_now_us() + 20 * US_PER_MS);
+		else
+			wait_until(clock_now_us() + FINISH_PAUSE_US);
 	}
-	if (loaded > 0)
+	if (round.loaded > 0 && worker_server_is_stopping())
 		ereport(WARNING,
-				(errmsg("revenant leaves %d entities of role \"%s\" in memory that could not be written into their rows",
-						loaded, service->name),
-				 worker_server_is_stopping() ? errdetail("The server is being stopped: what was not in their rows is lost.") : 0));
+				(errmsg("revenant could not write %d entities of role \"%s\" into their rows", round.loaded, service->name),
+				 errdetail("The server is being stopped: what was not in their rows is lost.")));
+	else if (round.loaded > 0)
+		ereport(LOG,
+				(errmsg("revenant leaves %d entities of role \"%s\" in memory to its next flusher", round.loaded, service->name)));
 }
 
 /* A flusher. */
