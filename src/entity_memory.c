@@ -35,6 +35,7 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -110,6 +111,13 @@ free_at_exit(int code, Datum arg)
 {
 	entity_state_free_discarded();
 	exiting = true;
+}
+
+/* What is told apart by this is another row. */
+uint64
+entity_state_hash(int32 vsn, const Jsonb *state)
+{
+	return hash_bytes_extended((const unsigned char *) VARDATA(state), (int) (VARSIZE(state) - VARHDRSZ), (uint64) vsn);
 }
 
 /* Puts a state into the area. False: there is no room. */
@@ -407,6 +415,7 @@ entity_entry_publish(EntityEntry *entry, Flusher *flusher, const EntityImage *im
 		entry->image.flushed = image->version;
 		entry->image.reserved = image->reserved;
 		entry->image.row_xmin = image->row_xmin;
+		entry->image.row_hash = image->row_hash;
 		entry->flushing = 0;
 		entry->failures = 0;
 		entry->dirty_since_us = entry->due_us = 0;
@@ -485,10 +494,12 @@ entity_entry_begin_flush(EntityEntry *entry, int64 version, TransactionId xid)
 	return loaded;
 }
 
-/* The flusher's transaction has ended: `done`, the row has this version. Never raises. */
+/* The flusher's transaction has ended: `done`, the row has what `flushed` says. Never raises. */
 void
-entity_entry_end_flush(EntityEntry *entry, int64 version, TransactionId xid, int64 reserved, int64 begun_us, bool done)
+entity_entry_end_flush(EntityEntry *entry, const EntityImage *flushed, TransactionId xid, int64 begun_us, bool done)
 {
+	int64		version = flushed->version;
+
 	SpinLockAcquire(&entry->mutex);
 	/* whoever wrote the row after us has published that already */
 	if (entry->flushing == version && entry->flushing_xid == xid)
@@ -498,7 +509,8 @@ entity_entry_end_flush(EntityEntry *entry, int64 version, TransactionId xid, int
 		{
 			entry->image.flushed = version;
 			entry->image.row_xmin = xid;
-			entry->image.reserved = reserved;
+			entry->image.row_hash = flushed->row_hash;
+			entry->image.reserved = flushed->reserved;
 			entry->failures = 0;
 			entry->not_before_us = begun_us + Max(entry->flush_every_us, 0);
 			entry->dirty_since_us = entry->image.version > version ? begun_us : 0;

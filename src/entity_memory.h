@@ -45,7 +45,8 @@ typedef struct EntityImage
 	int64		version;
 	int64		flushed;		/* the version in the row */
 	int64		reserved;		/* in the row: no version beyond it may be given in memory */
-	TransactionId row_xmin;		/* who wrote the row last, as far as we know */
+	TransactionId row_xmin;		/* who wrote the row last, as far as we know ... */
+	uint64		row_hash;		/* ... and what: of its vsn and its state */
 	int32		vsn;
 	TimestampTz updated_at;
 	dsa_pointer state;			/* an EntityState */
@@ -126,13 +127,14 @@ extern bool entity_state_make(const Jsonb *state, dsa_pointer *place, Size *byte
 extern void entity_state_discard(const EntityKey *key, dsa_pointer state, Size bytes);
 extern void entity_state_free_discarded(void);
 extern bool entity_is_dirty(const EntityEntry *entry);
+extern uint64 entity_state_hash(int32 vsn, const Jsonb *state);
 
 typedef bool (*EntityVisitor) (EntityEntry *entry, void *arg);	/* true: go on */
 
 extern void entity_memory_visit(Oid instance, EntityVisitor visit, void *arg);
 extern void entity_memory_purge(Oid database, Oid keep_instance);
 extern bool entity_entry_begin_flush(EntityEntry *entry, int64 version, TransactionId xid);
-extern void entity_entry_end_flush(EntityEntry *entry, int64 version, TransactionId xid, int64 reserved, int64 begun_us, bool done);
+extern void entity_entry_end_flush(EntityEntry *entry, const EntityImage *flushed, TransactionId xid, int64 begun_us, bool done);
 
 typedef void (*FlusherVisitor) (const Flusher *flusher, void *arg);
 

@@ -23,7 +23,7 @@
  *	  and their places in memory only swapped.
  *
  *	  A row that memory is ahead of must be the one that was written last: by a
- *	  caller under R, or by the flusher, whose mark says so before it commits. Any other one
+ *	  caller under R, or by the flusher, whose mark says so before it commits; or say the very same. Any other one
  *	  was written by somebody past us: what memory says is dropped, and not written over it.
  *
  *-------------------------------------------------------------------------
@@ -38,6 +38,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -253,6 +254,20 @@ drop_conflicting(EntityUse *use, const SnapshotRow *row, int64 flushed)
 }
 
 /*
+ * Whether a row is the one that was written last. A rewrite of the table (ALTER
+ * TABLE) or an UPDATE of other columns gives it another xmin, and changes nothing that is ours.
+ */
+bool
+entity_is_row(const EntityImage *image, const SnapshotRow *row)
+{
+	if (!row->exists || row->version != image->flushed)
+		return false;
+	return row->xmin == image->row_xmin ||
+		(!row->deleted && row->reserved == image->reserved && row->state != NULL &&
+		 entity_state_hash(row->vsn, row->state) == image->row_hash);
+}
+
+/*
  * Checks that a row that was just locked is the one that memory is ahead of.
  * Raises RV003, and drops the entity from memory, where somebody else wrote it.
  */
@@ -260,20 +275,18 @@ void
 entity_use_check(EntityUse *use, const SnapshotRow *row)
 {
 	EntityEntry *entry = use->entry;
+	EntityImage image;
 	bool		same;
-	int64		flushed;
 
 	if (entry == NULL)
 		return;
 	SpinLockAcquire(&entry->mutex);
-	flushed = entry->image.flushed;
+	image = entry->image;
 	same = !entry->loaded ||
-		(row->exists &&
-		 ((row->version == flushed && row->xmin == entry->image.row_xmin) ||
-		  (entry->flushing != 0 && row->version == entry->flushing && row->xmin == entry->flushing_xid)));
+		(row->exists && entry->flushing != 0 && row->version == entry->flushing && row->xmin == entry->flushing_xid);
 	SpinLockRelease(&entry->mutex);
-	if (!same)
-		drop_conflicting(use, row, flushed);
+	if (!same && !entity_is_row(&image, row))
+		drop_conflicting(use, row, image.flushed);
 }
 
 /*
@@ -491,6 +504,7 @@ entity_use_wrote(EntityUse *use, const SnapshotRow *row, bool unload)
 	change->image.row_xmin = GetCurrentTransactionId();
 	if (unload)
 		return;
+	change->image.row_hash = entity_state_hash(row->vsn, row->state);
 	change->image.state = use->prepared;
 	change->image.state_bytes = use->prepared_bytes;
 	use->prepared = InvalidDsaPointer;
@@ -525,6 +539,7 @@ write_kept(EntityUse *use)
 	change->kind = CHANGE_WRITTEN;
 	change->image.reserved = next.reserved;
 	change->image.row_xmin = GetCurrentTransactionId();
+	change->image.row_hash = entity_state_hash(next.vsn, next.state);
 	receipt_set_written(use->type->name, use->id, next.version);
 	ForceSyncCommit();
 }
@@ -542,13 +557,25 @@ may_keep(void)
 	return changed <= 1;
 }
 
+/* This transaction has dropped the table: so is what it was to keep. */
+static void
+drop_kept(EntityUse *use)
+{
+	discard(use, use->newest);
+	use->newest->kind = CHANGE_UNLOADED;
+}
+
 static void
 write_all_kept(void)
 {
 	for (EntityUse *use = uses; use != NULL; use = use->next)
 	{
-		if (use->newest != NULL && use->newest->kind == CHANGE_KEPT)
+		if (use->newest == NULL || use->newest->kind != CHANGE_KEPT)
+			continue;
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(use->type->snapshots)))
 			write_kept(use);
+		else
+			drop_kept(use);
 	}
 }
 

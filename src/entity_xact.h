@@ -52,6 +52,7 @@ typedef struct EntityUse
 extern void entity_xact_install_callbacks(void);
 extern EntityUse *entity_xact_use(const EntityType *type, const char *id, Oid owner);
 extern bool entity_use_row(EntityUse *use, SnapshotRow *row);
+extern bool entity_is_row(const EntityImage *image, const SnapshotRow *row);
 extern void entity_use_check(EntityUse *use, const SnapshotRow *row);
 extern void entity_use_settle(EntityUse *use, SnapshotRow *row);
 extern bool entity_use_is_dirty(EntityUse *use);

@@ -62,6 +62,7 @@
 #include "debug.h"
 #include "entity.h"
 #include "entity_memory.h"
+#include "entity_xact.h"
 #include "events.h"
 #include "extension.h"
 #include "flusher.h"
@@ -157,7 +158,7 @@ typedef struct Work
 {
 	EntityEntry *entry;			/* pinned */
 	EntityImage image;
-	int64		reserved;
+	EntityImage flushed;		/* what the row has of it, if the transaction commits */
 	char	   *subject;		/* in batch_context */
 	WorkKind	kind;
 	TransactionId xid;			/* who wrote the row; invalid: it said the same */
@@ -187,7 +188,7 @@ finish_work(Work *work, bool committed)
 	switch (work->kind)
 	{
 		case WORK_FLUSH:
-			entity_entry_end_flush(work->entry, work->image.version, work->xid, work->reserved, begun_us, committed);
+			entity_entry_end_flush(work->entry, &work->flushed, work->xid, begun_us, committed);
 			break;
 		case WORK_UNLOAD:
 		case WORK_DROP:
@@ -254,12 +255,6 @@ try_lock_entity(const EntityKey *key)
 	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
-static bool
-is_known_row(const SnapshotRow *row, const EntityImage *image)
-{
-	return row->exists && row->version == image->flushed && row->xmin == image->row_xmin;
-}
-
 /* Writes what memory says into the row, which is locked. Raises what an UPDATE does. */
 static void
 write_row(Snapshots *snapshots, Work *work, const char *id, const SnapshotRow *row, Jsonb *state)
@@ -269,7 +264,9 @@ write_row(Snapshots *snapshots, Work *work, const char *id, const SnapshotRow *r
 	};
 
 	next.reserved = work->kind == WORK_UNLOAD ? next.version : entity_reserve(next.version);
-	work->reserved = next.reserved;
+	work->flushed = (EntityImage) {
+		.version = next.version,.reserved = next.reserved,.row_hash = entity_state_hash(next.vsn, state)
+	};
 	work->xid = GetCurrentTransactionId();
 	if (work->kind == WORK_FLUSH && !entity_entry_begin_flush(work->entry, next.version, work->xid))
 	{
@@ -372,7 +369,7 @@ do_candidate(Snapshots *snapshots, const Candidate *candidate)
 	DEBUG_POINT("flusher-before-row");
 	if (!snapshot_try_lock(snapshots, id, &row) || !entity_entry_read(work->entry, &work->image, &state))
 		return;
-	if (!is_known_row(&row, &work->image))
+	if (!entity_is_row(&work->image, &row))
 	{
 		/* a call that is about to be published has R */
 		if (!have_lock && !try_lock_entity(&candidate->key))
@@ -382,7 +379,7 @@ do_candidate(Snapshots *snapshots, const Candidate *candidate)
 			return;
 	}
 	dirty = work->image.version > work->image.flushed;
-	if (!is_known_row(&row, &work->image))
+	if (!entity_is_row(&work->image, &row))
 	{
 		work->kind = WORK_DROP;
 		work->told = dirty;
@@ -645,8 +642,8 @@ look_at(EntityEntry *entry, void *arg)
 		add_candidate(round, &now, true, false);
 	else if (idle && now.failures == 0 && !now.stop_sent)
 		add_candidate(round, &now, false, true);
-	else if (entity_is_dirty(&now) && now.due_us != 0 && now.due_us <= round->now_us)
-		add_candidate(round, &now, false, false);
+	else if (entity_is_dirty(&now) && (now.due_us != 0 ? now.due_us <= round->now_us : idle))
+		add_candidate(round, &now, false, false);	/* idle: its terminator may fail, or be told much later */
 	else
 	{
 		if (entity_is_dirty(&now) && now.due_us != 0)
@@ -726,6 +723,14 @@ stop_accepting(int code, Datum arg)
 	pg_atomic_write_u32(&flusher->place, 0);
 }
 
+/* Between transactions there is nothing to cancel: who cancels has one written later, and does not end this process. */
+static void
+check_between(void)
+{
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+}
+
 static void
 wait_until(int64 until_us)
 {
@@ -734,7 +739,7 @@ wait_until(int64 until_us)
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 (long) (left_us / US_PER_MS) + 1, compat_wait_event("RevenantFlusher"));
 	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	check_between();
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;
@@ -768,6 +773,7 @@ is_wanted(void)
 	const Extension *extension;
 	bool		wanted;
 
+	check_between();
 	StartTransactionCommand();
 	extension = extension_find();
 	wanted = extension != NULL && extension->extension == service->task.instance;
