@@ -232,7 +232,7 @@ complain_of_own_write(const EntityUse *use)
 compat_noreturn static void
 drop_conflicting(EntityUse *use, const SnapshotRow *row, int64 flushed)
 {
-	int64		version = use->entry->image.version;
+	int64		version = use->newest != NULL ? use->newest->row.version : use->entry->image.version;
 	Event		event = {
 		.kind = EVENT_ENTITY_CONFLICT,
 		.subject = entity_subject(use->type->name, use->id),
@@ -248,8 +248,11 @@ drop_conflicting(EntityUse *use, const SnapshotRow *row, int64 flushed)
 	ereport(ERROR,
 			(errcode(ERRCODE_RV_VERSION_CONFLICT),
 			 errmsg("entity \"%s\" of type \"%s\" was written by somebody else", use->id, use->type->name),
+			 flushed > 0 ?
 			 errdetail("Its row in table \"%s\" is not version " INT64_FORMAT " as it was written last; what was kept in memory, version " INT64_FORMAT ", is dropped.",
-					   get_rel_name(use->type->snapshots), flushed, version),
+					   get_rel_name(use->type->snapshots), flushed, version) :
+			 errdetail("Its row in table \"%s\" was found to be another one; what this transaction has kept, version " INT64_FORMAT ", is dropped.",
+					   get_rel_name(use->type->snapshots), version),
 			 errhint("Call it again. Leave writing the table to revenant.")));
 }
 
@@ -282,7 +285,8 @@ entity_use_check(EntityUse *use, const SnapshotRow *row)
 		return;
 	SpinLockAcquire(&entry->mutex);
 	image = entry->image;
-	same = !entry->loaded ||
+	/* what is kept was made of what was in memory: if that is gone, a subtransaction found it in conflict */
+	same = (!entry->loaded && (use->newest == NULL || use->newest->kind != CHANGE_KEPT)) ||
 		(row->exists && entry->flushing != 0 && row->version == entry->flushing && row->xmin == entry->flushing_xid);
 	SpinLockRelease(&entry->mutex);
 	if (!same && !entity_is_row(&image, row))
@@ -314,7 +318,7 @@ entity_use_touch(EntityUse *use)
 	SpinLockRelease(&use->entry->mutex);
 }
 
-/* Whether it was not used for its idle_timeout. */
+/* Whether it was not used for its idle_timeout. If it was, its terminator is to be told another time. */
 bool
 entity_use_is_idle(EntityUse *use)
 {
@@ -324,6 +328,7 @@ entity_use_is_idle(EntityUse *use)
 		return false;
 	SpinLockAcquire(&use->entry->mutex);
 	idle = use->entry->idle_timeout_us >= 0 && clock_now_us() - use->entry->last_used_us >= use->entry->idle_timeout_us;
+	use->entry->stop_sent &= idle;
 	SpinLockRelease(&use->entry->mutex);
 	return idle;
 }

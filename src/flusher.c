@@ -161,6 +161,7 @@ typedef struct Work
 	EntityImage flushed;		/* what the row has of it, if the transaction commits */
 	char	   *subject;		/* in batch_context */
 	WorkKind	kind;
+	int64		last_used_us;	/* when its terminator was to be told */
 	TransactionId xid;			/* who wrote the row; invalid: it said the same */
 	bool		told;			/* its event, after the commit: it was written, or there was a conflict */
 } Work;
@@ -197,7 +198,8 @@ finish_work(Work *work, bool committed)
 			break;
 		case WORK_STOP:
 			SpinLockAcquire(&work->entry->mutex);
-			work->entry->stop_sent |= committed;
+			/* one that was used since is not idle when it is told: then there is to be another message */
+			work->entry->stop_sent |= committed && work->entry->last_used_us == work->last_used_us;
 			SpinLockRelease(&work->entry->mutex);
 			break;
 		case WORK_HAND_OVER:
@@ -362,6 +364,7 @@ do_candidate(Snapshots *snapshots, const Candidate *candidate)
 	{
 		send_stop(type, id);
 		work->kind = WORK_STOP;
+		work->last_used_us = candidate->last_used_us;
 		return;
 	}
 	if (candidate->unload)
