@@ -38,6 +38,7 @@ typedef struct Discarded
 static Discarded discarded[DISCARDED_MAX];
 static int	ndiscarded = 0;
 static bool exit_registered = false;
+static bool exiting = false;
 
 static Size
 note_size(uint32 holder_len, uint32 metadata_len)
@@ -49,6 +50,7 @@ static void
 free_at_exit(int code, Datum arg)
 {
 	lease_note_free_discarded();
+	exiting = true;
 }
 
 /* Label and metadata as a note in the area; InvalidDsaPointer for none of both. Raises 53200. */
@@ -154,7 +156,8 @@ lease_note_discard(const LeaseKey *key, dsa_pointer place)
 {
 	if (!DsaPointerIsValid(place))
 		return;
-	if (ndiscarded < DISCARDED_MAX)
+	/* a transaction that is open at the exit is aborted later than free_at_exit(), and there is no next call */
+	if (ndiscarded < DISCARDED_MAX && !exiting)
 		discarded[ndiscarded++] = (Discarded) {.key = *key,.place = place};
 	else
 		lease_note_free(key, place);
