@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lock.h"
+#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -94,10 +95,21 @@ void
 debug_point(const char *name)
 {
 	LOCKTAG		tag = point_lock(name);
+	int			timeout = LockTimeout;
 
 	if (!IsTransactionState())
 		return;
-	(void) LockAcquire(&tag, ShareLock, false, false);
+	/* it is the test that lets go */
+	LockTimeout = 0;
+	PG_TRY();
+	{
+		(void) LockAcquire(&tag, ShareLock, false, false);
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = timeout;
+	}
+	PG_END_TRY();
 	LockRelease(&tag, ShareLock, false);
 }
 

@@ -341,7 +341,7 @@ find_for_change(Relation rel, const Extension *extension, const char *name, bool
 		require_owner(type->snapshots);
 		/* most of them by the flusher, as long as that can */
 		if (unload)
-			(void) entity_flush_all(type->snapshots, NULL, true);
+			(void) entity_flush_all(type->snapshots, NULL, true, false);
 		LockRelationOid(type->snapshots, ShareRowExclusiveLock);
 		if (unload)
 			entity_unload_rest(type);

@@ -29,6 +29,8 @@
 
 /* What is waited for without any progress until it is an error */
 #define PATIENCE_US (10 * US_PER_S)
+/* ... or the rest is done by who asks, who waits for the callers then */
+#define REST_PATIENCE_US (500 * US_PER_MS)
 
 /* An entity that is to be flushed */
 typedef struct Asked
@@ -84,9 +86,9 @@ ask(EntityEntry *entry, void *arg)
 	return true;
 }
 
-/* Whether the flusher has done what was asked. Raises where it failed to. */
+/* Whether the flusher has done what was asked. With `all` it raises where that failed. */
 static bool
-is_done(const Asked *asked, bool unload)
+is_done(const Asked *asked, bool unload, bool all)
 {
 	EntityEntry *entry = entity_entry_find(&asked->key);
 	bool		done;
@@ -101,7 +103,7 @@ is_done(const Asked *asked, bool unload)
 	failures = entry->failures;
 	entry->pins--;
 	SpinLockRelease(&entry->mutex);
-	if (!done && failures > asked->failures)
+	if (!done && all && failures > asked->failures)
 	{
 		entry = entity_entry_find(&asked->key);
 		if (entry == NULL)
@@ -128,42 +130,61 @@ wake_flusher(Oid instance, Oid owner)
 		worker_nudge_supervisor(MyDatabaseId);
 }
 
+/* Keeps those that are not done yet. Returns how many these are; with `all` it raises where one failed. */
+static int
+keep_waiting(Asked *asked, int count, bool unload, bool all)
+{
+	int			left = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		if (!is_done(&asked[i], unload, all))
+			asked[left++] = asked[i];
+	}
+	return left;
+}
+
 /*
  * Has the entities of a table (or one of them) written that are ahead of their
  * rows, or all that are loaded unloaded, and waits for it; those that this transaction itself has in hand are
- * left alone. Returns how many there were. Raises 55000 where one cannot be written, 55006 when it takes too long.
+ * left alone. Returns how many there were. With `all` it raises 55000 where one cannot be written, 55006 when it takes
+ * too long; else it leaves those that fail or that somebody has.
  */
 int64
-entity_flush_all(Oid snapshots, const char *id, bool unload)
+entity_flush_all(Oid snapshots, const char *id, bool unload, bool all)
 {
 	Oid			instance = extension_get()->extension;
 	EntityKey	key;
 	Search		search = {.snapshots = snapshots,.unload = unload};
 	int64		progress_us = clock_now_us();
 	long		pause_ms = 1;
-	int			done = 0;
+	int			left;
 
 	if (id != NULL)
 		entity_key_make(&key, instance, snapshots, id);
 	search.key = id != NULL ? &key : NULL;
 	entity_memory_visit(instance, ask, &search);
-	while (done < search.nfound)
+	left = search.nfound;
+	while (left > 0)
 	{
-		int			before = done;
+		int			before = left;
 
-		while (done < search.nfound && is_done(&search.found[done], unload))
-			done++;
-		if (done == search.nfound)
+		left = keep_waiting(search.found, left, unload, all);
+		if (left == 0)
 			break;
-		if (done > before)
+		if (left < before)
 			progress_us = clock_now_us();
-		if (clock_now_us() - progress_us > PATIENCE_US)
+		if (clock_now_us() - progress_us > (all ? PATIENCE_US : REST_PATIENCE_US))
+		{
+			if (!all)
+				break;
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("entities of table \"%s\" are still not in their rows", get_rel_name(snapshots)),
-					 errdetail("%d of %d wait, for their flusher or for a transaction that has one of them.", search.nfound - done, search.nfound),
+					 errdetail("%d of %d wait, for their flusher or for a transaction that has one of them.", left, search.nfound),
 					 errhint("See the view revenant.loaded_entities.")));
-		wake_flusher(instance, search.found[done].owner);
+		}
+		wake_flusher(instance, search.found[0].owner);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, pause_ms, compat_wait_event("RevenantFlush"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -247,13 +268,13 @@ SQL_FUNCTION(revenant_flush_entities)
 		entity_require_table(type);
 		if (!may_flush(type))
 			aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, get_rel_name(type->snapshots));
-		PG_RETURN_INT64(entity_flush_all(type->snapshots, id, false));
+		PG_RETURN_INT64(entity_flush_all(type->snapshots, id, false, true));
 	}
 	foreach(cell, entity_type_names())
 	{
 		type = entity_type_find(lfirst(cell));
 		if (type != NULL && type->durability != DURABILITY_STRICT && may_flush(type))
-			flushed += entity_flush_all(type->snapshots, NULL, false);
+			flushed += entity_flush_all(type->snapshots, NULL, false, true);
 	}
 	PG_RETURN_INT64(flushed);
 }
