@@ -335,6 +335,7 @@ find_for_change(Relation rel, const Extension *extension, const char *name, bool
 {
 	const EntityType *type = entity_type_get(name);
 	HeapTuple	tuple;
+	bool		isnull;
 
 	if (OidIsValid(type->snapshots))
 	{
@@ -355,6 +356,8 @@ find_for_change(Relation rel, const Extension *extension, const char *name, bool
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("entity type \"%s\" does not exist", name)));
+	if (!OidIsValid(type->snapshots) && unload)
+		entity_give_up((Oid) DatumGetInt64(heap_getattr(tuple, ATT_ENTITY_SNAPSHOTS_OID, RelationGetDescr(rel), &isnull)));
 	return tuple;
 }
 

@@ -203,6 +203,18 @@ unload_one(const EntityType *type, const char *id)
 	entity_close(&entity);
 }
 
+/* What memory has of a table that is gone may go, too: the flusher drops it, at once. */
+void
+entity_give_up(Oid snapshots)
+{
+	Oid			instance = extension_get()->extension;
+	Search		search = {.snapshots = snapshots,.unload = true};
+
+	entity_memory_visit(instance, ask, &search);
+	for (int i = 0; i < search.nfound; i++)
+		wake_flusher(instance, search.found[i].owner);
+}
+
 /*
  * Writes and unloads what is left in memory of a type whose table this
  * transaction has locked against calls. Raises 54000 where that is too much.

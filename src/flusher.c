@@ -172,6 +172,7 @@ static MemoryContext round_context = NULL;	/* reset before each round */
 static MemoryContext batch_context = NULL;	/* reset before each transaction */
 static Work works[BATCH_MAX];
 static int	nworks = 0;
+static bool finishing = false;	/* it is to end: what it cannot write is given up */
 static int64 begun_us = 0;		/* when the transaction began */
 static int64 written = 0;		/* entities that something was done about, by this process */
 static int64 complained_us = 0;
@@ -304,13 +305,20 @@ is_loaded(EntityEntry *entry)
 	return loaded;
 }
 
-/* One whose table is not ours any more: its new owner's, or nobody's where there is none. */
+static void note_failure(const Candidate *candidate);
+
+/*
+ * One whose table is not ours any more: its new owner's. Where there is none any more, what
+ * its row says is all gone; what is ahead of it stays and is shown until
+ * somebody says that it may go, or memory does.
+ */
 static void
 do_strange(const Candidate *candidate, Oid owner)
 {
 	Work	   *work = &works[nworks];
 	char	   *type;
 	char	   *id;
+	bool		given_up;
 
 	memset(work, 0, sizeof(*work));
 	work->entry = entity_entry_find(&candidate->key);
@@ -334,9 +342,16 @@ do_strange(const Candidate *candidate, Oid owner)
 	}
 	SpinLockAcquire(&work->entry->mutex);
 	work->image = work->entry->image;
+	given_up = work->entry->unload_asked || finishing;
 	SpinLockRelease(&work->entry->mutex);
-	work->kind = WORK_DROP;
 	work->told = work->image.version > work->image.flushed;
+	if (work->told && !given_up)
+	{
+		work->told = false;
+		note_failure(candidate);
+		return;
+	}
+	work->kind = WORK_DROP;
 }
 
 /* Flushes or unloads one, in the transaction that is open. What is locked is left alone. */
@@ -834,6 +849,7 @@ finish(void)
 		(void) do_round(WANT_DUE);
 		wait_until(clock_now_us() + 20 * US_PER_MS);
 	}
+	finishing = true;
 	progress_us = clock_now_us();
 	while ((round = do_round(WANT_ALL)).loaded > 0)
 	{
