@@ -56,6 +56,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/timeout.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -101,6 +102,9 @@
 
 /* It waits for a lock (which only what indexes check can need) not longer than that. */
 #define LOCK_TIMEOUT "1s"
+
+/* A transaction is not longer than that, whatever functions of the user's constraints and indexes take. */
+#define BATCH_TIMEOUT_MS 10000
 
 /* What fails is logged the first time, and not more often than that. */
 #define COMPLAIN_EVERY_US (60 * US_PER_S)
@@ -176,6 +180,7 @@ static bool finishing = false;	/* it is to end: what it cannot write is given up
 static int64 begun_us = 0;		/* when the transaction began */
 static int64 written = 0;		/* entities that something was done about, by this process */
 static int64 complained_us = 0;
+static bool timed_out = false;	/* the latest transaction was cancelled */
 
 /* Tables of entities of ours, as of the latest round, and those of them that are not ours or are gone; in TopMemoryContext */
 static List *tables = NIL;
@@ -496,6 +501,17 @@ note_failure(const Candidate *candidate)
 	entity_entry_unpin(entry);
 }
 
+/* The same for all that are of the table of the first one. Returns how many. */
+static int
+note_failures(const Candidate *candidates, int count)
+{
+	int			done = 0;
+
+	while (done < count && candidates[done].snapshots == candidates[0].snapshots)
+		note_failure(&candidates[done++]);
+	return done;
+}
+
 /* Tells the log why an entity could not be written: where that is new, or the last time was a while ago. */
 static void
 complain(const Candidate *candidate, const ErrorData *error)
@@ -521,6 +537,14 @@ complain(const Candidate *candidate, const ErrorData *error)
 			 errdetail("It stays in memory, and is tried again. There may be others: see revenant.loaded_entities.")));
 }
 
+/* Between transactions there is nothing to cancel: who cancels has one written later, and does not end this process. */
+static void
+check_between(void)
+{
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+}
+
 /* One transaction. Returns how many candidates it has seen to; 0: it failed, and nothing happened. */
 static int
 run_batch(const Candidate *candidates, int count)
@@ -530,9 +554,12 @@ run_batch(const Candidate *candidates, int count)
 
 	MemoryContextReset(batch_context);
 	nworks = 0;
+	timed_out = false;
+	check_between();
 	begun_us = clock_now_us();
 	PG_TRY();
 	{
+		enable_timeout_after(STATEMENT_TIMEOUT, BATCH_TIMEOUT_MS);
 		runner_process_begin(true);
 		runner_process_pin("lock_timeout", LOCK_TIMEOUT);
 		runner_process_pin("statement_timeout", "0");
@@ -547,17 +574,20 @@ run_batch(const Candidate *candidates, int count)
 			ForceSyncCommit();
 		DEBUG_POINT("flusher-before-commit");
 		CommitTransactionCommand();
+		disable_timeout(STATEMENT_TIMEOUT, false);
 	}
 	PG_CATCH();
 	{
 		ErrorData  *error;
 
+		disable_timeout(STATEMENT_TIMEOUT, false);
 		MemoryContextSwitchTo(batch_context);
 		error = CopyErrorData();
+		timed_out = error->sqlerrcode == ERRCODE_QUERY_CANCELED;
 		FlushErrorState();
 		AbortOutOfAnyTransaction();
 		nworks = 0;
-		if (count == 1)
+		if (count == 1 || (timed_out && ShutdownRequestPending))
 			complain(&candidates[0], error);
 		done = 0;
 	}
@@ -589,7 +619,13 @@ do_candidates(const Candidate *candidates, int count)
 		int			batch = singly > 0 ? 1 : count - position;
 		int			done = run_batch(&candidates[position], batch);
 
-		if (done == 0 && batch == 1)
+		if (done == 0 && timed_out && ShutdownRequestPending)
+		{
+			/* that is not to be waited for once for each entity of the table */
+			done = note_failures(&candidates[position], count - position);
+			failed += done;
+		}
+		else if (done == 0 && batch == 1)
 		{
 			note_failure(&candidates[position]);
 			failed++;
@@ -739,14 +775,6 @@ stop_accepting(int code, Datum arg)
 {
 	pg_atomic_write_u32(&flusher->accepting, 0);
 	pg_atomic_write_u32(&flusher->place, 0);
-}
-
-/* Between transactions there is nothing to cancel: who cancels has one written later, and does not end this process. */
-static void
-check_between(void)
-{
-	QueryCancelPending = false;
-	CHECK_FOR_INTERRUPTS();
 }
 
 static void
