@@ -31,6 +31,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_proc.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -41,6 +42,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "compat.h"
@@ -844,14 +846,41 @@ entity_stop(const EntityType *type, const char *id, const char *reason, bool onl
 	return stopped;
 }
 
-/* An entity was idle: its terminator is told by a process of the owner of its table. */
+/*
+ * Raises 42501 where the owner of a terminator could not become the current user. Nobody asks for it to run
+ * when an entity was idle; and the table may have got another owner since it was named.
+ */
+static void
+require_trusted_terminator(const EntityType *type)
+{
+	Oid			function = type->routines[ROUTINE_TERMINATOR];
+	HeapTuple	tuple = OidIsValid(function) ? SearchSysCache1(PROCOID, ObjectIdGetDatum(function)) : NULL;
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+	ReleaseSysCache(tuple);
+	if (superuser_arg(owner) || compat_role_can_become(owner, GetUserId()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for terminator \"%s\" of entity type \"%s\"", type->routine_names[ROUTINE_TERMINATOR], type->name),
+			 errdetail("It would run as role \"%s\", the owner of the table, which its own owner \"%s\" cannot become.",
+					   GetUserNameFromId(GetUserId(), false), GetUserNameFromId(owner, false)),
+			 errhint("Give the function to the owner of the table, or set another one with alter_entity_type().")));
+}
+
+/* An entity was idle: its terminator is told by a process of the owner of its table. Raises 42501, and what entity_stop() does. */
 void
 entity_stop_idle(const char *type, const char *id)
 {
 	const EntityType *known = entity_type_find(type);
 
-	if (known != NULL)
-		(void) entity_stop(known, id, "idle", true);
+	if (known == NULL)
+		return;
+	require_trusted_terminator(known);
+	(void) entity_stop(known, id, "idle", true);
 }
 
 /* Runs a message that was sent, as its sender, in the transaction that takes it from the queue. */
