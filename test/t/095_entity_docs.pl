@@ -52,7 +52,7 @@ says(qr/^article\n1\n1\|\{"title": "Helo"\}\n2$/m, 'the first versions of a snap
 says(qr/^2\|[^|\n]*\|\{"title": "Hello"\}\n\{"title": "Helo"\}\n\n3\nt\n4\n0$/m, 'its history, its tombstone, and another life');
 says(qr/== Who needs what ==\n\n4\nt\n== Who needs what ==\n1\n/, 'a caller may call, and delete; or only what a function does for it');
 says(qr/== Receipts[^\n]*\n1\n1\n== Receipts[^\n]*\n2\ncommitted$/m, 'a repeated request, and a receipt');
-says(qr/== Messages and timers ==\n\d+\n(?:[^\n]*\|pending\|\n)?[^\n]*\|timer\|scheduled\|[^\n]*\nt$/m, 'a timer is seen, and cancelled');
+says(qr/== Messages and timers ==\n\d+\n(?:[^\n]*\|send\|[^\n]*\n)?[^\n]*\|timer\|scheduled\|[^\n]*\nt$/m, 'a timer is seen, and cancelled');
 says(qr/^\d+\|retrying\|\d\|22P02\|invalid input syntax for type bigint: "one"\n/m, 'a message whose handler fails');
 ok($node->poll_query_until('examples', q{SELECT revenant.call('gauge', 'other', '{"add": 1}') IS NOT NULL AND NOT (revenant.receipt()).durable}), 'a relaxed entity is left to memory');
 is($node->safe_psql('examples', q{SELECT l.dirty AND l.version > g.version FROM revenant.loaded_entities AS l JOIN gauge AS g USING (id) WHERE l.id = 'other'}), 't', 'ahead of its row');
