@@ -98,6 +98,26 @@ SELECT count(revenant.call('many', 'm' || i, '"look"', request_id => md5(i::text
 SELECT count(revenant.call('many', 'm' || i, '"look"', request_id => md5('a' || i)::uuid)) FROM generate_series(1, 1001) AS i;
 SELECT count(revenant.call('many', 'm' || i, '"add"', request_id => md5('b' || i)::uuid)) FROM generate_series(1, 1500) AS i;
 
+/* ---- a terminator of a former owner's is not run as the new one */
+SET ROLE revenant_edge_owner;
+SELECT revenant.create_snapshot_table('edge.given');
+CREATE FUNCTION edge.trap(id text, state jsonb, reason text) RETURNS void LANGUAGE plpgsql AS 'BEGIN CREATE TABLE edge.trapped AS SELECT current_user; END';
+SELECT revenant.create_entity_type('given', 'edge.given', 'edge.count', durability => 'interval', idle_timeout => '200 ms', terminator => 'edge.trap');
+RESET ROLE;
+DO 'BEGIN EXECUTE format(''ALTER TABLE edge.given OWNER TO %I'', current_user); END';
+CALL edge.load('given', 'g');
+DO $$
+BEGIN
+	FOR i IN 1 .. 600 LOOP
+		EXIT WHEN EXISTS (SELECT FROM revenant.messages AS m WHERE m.type = 'given' AND m.sqlstate IS NOT NULL);
+		PERFORM pg_sleep(0.05);
+	END LOOP;
+END $$;
+SELECT kind, sqlstate FROM revenant.messages WHERE type = 'given';
+SELECT to_regclass('edge.trapped') IS NULL AS not_run;
+SELECT revenant.discard_message(message_id) FROM revenant.messages WHERE type = 'given';
+SELECT revenant.drop_entity_type('given');
+
 SELECT revenant.drop_entity_type(type) FROM revenant.entity_type WHERE type IN ('secret', 'gone', 'alike', 'unlogged', 'many');
 SELECT revenant.revoke_usage('revenant_edge_owner'), revenant.revoke_usage('revenant_edge_user');
 DROP SCHEMA edge CASCADE;
