@@ -95,6 +95,9 @@
 #define LINGER_US (1 * US_PER_S)
 #define LIFE_US (30 * US_PER_S)
 
+/* A message waits for its entity not longer than that: others of its sender are for other entities. */
+#define PATIENCE_MS 100
+
 /* What somebody has locked is looked at again after that, at the latest. */
 #define BUSY_US (50 * US_PER_MS)
 
@@ -285,6 +288,7 @@ begin_delivery(void)
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	XactReadOnly = false;
+	entity_set_patience(PATIENCE_MS);
 	CHECK_FOR_INTERRUPTS();
 }
 
@@ -333,6 +337,7 @@ deliver_together(Round *round)
 	volatile int count = 0;
 	volatile bool applied = false;	/* all that were begun */
 	volatile bool failed = false;
+	volatile bool busy = false;	/* it failed since somebody had the entity of the next message */
 	bool		hurried = false;
 	int64		begin_until_us = clock_now_us() + TOGETHER_BEGIN_US;
 	Extension	oids;
@@ -388,10 +393,17 @@ deliver_together(Round *round)
 	{
 		(void) take_error();
 		failed = true;
+		busy = !applied && entity_was_busy();
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(round_context);
 
+	if (busy)
+	{
+		/* all others again */
+		entity_set_add(round->blocked, round->look.due[position]->entity);
+		return;
+	}
 	if (failed)
 	{
 		/* what went well so far goes well again, without the one that did not; at the commit it was any of them */
@@ -539,7 +551,7 @@ try_alone(const DueMessage *due, bool counted, Delivered *result)
 		MemoryContextSwitchTo(round_context);
 		error = CopyErrorData();
 		/* a cancel that stands for the end of this process is nobody's error */
-		if (!told_to_end)
+		if (!told_to_end && !entity_was_busy())
 			EmitErrorReport();
 		(void) take_error();
 	}
@@ -580,6 +592,13 @@ deliver_alone(Round *round)
 	}
 	while (!told_to_end && (error = try_alone(due, cautious, &result)) != NULL && is_conflict(error) && conflicts++ < CONFLICTS_MAX)
 		CHECK_FOR_INTERRUPTS();
+	if (!told_to_end && error != NULL && entity_was_busy())
+	{
+		if (cautious)
+			take_attempt_back(due, &before);
+		error = NULL;
+		result = DELIVERY_BUSY;
+	}
 	if (told_to_end)
 	{
 		if ((error != NULL || result != DELIVERED) && end_is_ordered())

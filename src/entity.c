@@ -74,6 +74,10 @@ typedef struct Running
 
 static Running *running = NULL;
 
+/* See entity_set_patience(). */
+static int	patience_ms = 0;
+static bool was_busy = false;
+
 /* Creations of this transaction whose locks stay; counted anew in each */
 static int	creations = 0;
 static LocalTransactionId creations_in = InvalidLocalTransactionId;
@@ -703,14 +707,14 @@ note_request(const Request *request, const Jsonb *reply, int64 version)
  * a change of it. Where that gave it another table, or other locks to be taken, it is opened again.
  */
 static void
-open_for_call(EntityAccess *entity, const EntityType *type, const char *id)
+open_for_call(EntityAccess *entity, const EntityType *type, const char *id, bool create)
 {
 	for (;;)
 	{
 		const EntityType *now;
 
 		CHECK_FOR_INTERRUPTS();
-		entity_open(entity, type, id, true);
+		entity_open(entity, type, id, create);
 		/* a snapshot that is newer than the type was written by one that this process has not heard of yet */
 		if (entity->row.exists && entity->row.vsn > type->vsn)
 			AcceptInvalidationMessages();
@@ -723,6 +727,51 @@ open_for_call(EntityAccess *entity, const EntityType *type, const char *id)
 		entity_close(entity);
 		type = now;
 	}
+}
+
+/*
+ * How long this process waits to have an entity to itself, in milliseconds, before what
+ * it does fails with 55P03; 0: as long as lock_timeout says. It says nothing about what a handler waits for.
+ */
+void
+entity_set_patience(int ms)
+{
+	patience_ms = ms;
+	was_busy = false;
+}
+
+/* Whether that was why the latest call failed since then. */
+bool
+entity_was_busy(void)
+{
+	return was_busy;
+}
+
+/* What open_for_call() does, not longer than this process has patience. */
+static void
+open_patiently(EntityAccess *entity, const EntityType *type, const char *id, bool create)
+{
+	int			lock_timeout = LockTimeout;
+
+	was_busy = false;
+	if (running != NULL || patience_ms == 0 || (lock_timeout > 0 && lock_timeout <= patience_ms))
+	{
+		open_for_call(entity, type, id, create);
+		return;
+	}
+	PG_TRY();
+	{
+		LockTimeout = patience_ms;
+		open_for_call(entity, type, id, create);
+		LockTimeout = lock_timeout;
+	}
+	PG_CATCH();
+	{
+		LockTimeout = lock_timeout;
+		was_busy = geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 }
 
 /* How durable a call is: as its type says, or more than that. */
@@ -778,7 +827,7 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 	if (request != NULL && request_find(request, &answer))
 		return answer_again(request, &answer);
 	(void) require_routine(type, ROUTINE_HANDLER);
-	open_for_call(&entity, type, id);
+	open_patiently(&entity, type, id, true);
 	type = entity.type;
 	if (request != NULL && request_find(request, &answer))
 	{
@@ -831,7 +880,7 @@ entity_stop(const EntityType *type, const char *id, const char *reason, bool onl
 	entity_refuse_reentry(type->name, id);
 	if (type->durability == DURABILITY_STRICT)
 		return false;
-	entity_open(&entity, type, id, false);
+	open_patiently(&entity, type, id, false);
 	stopped = entity.row.exists && entity_use_room(entity.use) > 0 && (!only_idle || entity_use_is_idle(entity.use));
 	if (stopped)
 	{

@@ -463,7 +463,7 @@ entity_use_keep(EntityUse *use, const SnapshotRow *row, int64 flush_every_us)
 	dsa_pointer state;
 	Size		bytes;
 
-	if (use->entry == NULL || row->version > reserved || TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
+	if (use->entry == NULL || use->entry->failures > 0 || row->version > reserved || TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
 		!entity_use_may_load(use) || !enter(use))
 		return false;
 	if (!entity_state_make(row->state, &state, &bytes))

@@ -110,8 +110,8 @@ guc_define(void)
 							   PGC_SIGHUP, GUC_LIST_INPUT, check_log_events, NULL, NULL);
 
 	DefineCustomIntVariable("revenant.max_runners",
-							"How many runners there may be at once, in all databases together.",
-							"Each needs a place in max_worker_processes, beside the launcher and one supervisor for each database.",
+							"How many runners of tasks there may be at once, in all databases together.",
+							"Each needs a place in max_worker_processes, beside the launcher, one supervisor for each database, and two more runners for messages and entities.",
 							&guc_max_runners, 16, 1, 10000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 
@@ -134,8 +134,8 @@ guc_define(void)
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("revenant.shared_memory",
-							"The most shared memory that leases and tasks may take.",
-							"It is taken as it is needed. When it is used up, a new lease fails with SQLSTATE 53200.",
+							"The most shared memory that leases, tasks and entities may take.",
+							"It is taken as it is needed. When it is used up, a new lease fails with SQLSTATE 53200, and states of entities go into their rows at once.",
 							&guc_shared_memory_mb, 256, 4, 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
 

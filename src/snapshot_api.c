@@ -113,7 +113,8 @@ SQL_FUNCTION(revenant_load)
 compat_noreturn static void
 complain_of_version(const Snapshots *snapshots, const char *id, int64 expected, const SnapshotRow *row)
 {
-	const char *hint = "Load it, make the change again, and save that.";
+	const char *hint = expected == 0 ? "Load it, and save with its version what is made from that." :
+		"Load it, make the change again, and save that.";
 
 	ereport(ERROR,
 			(errcode(ERRCODE_RV_VERSION_CONFLICT),

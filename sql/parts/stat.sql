@@ -132,7 +132,7 @@ COMMENT ON COLUMN revenant.stat_entities.flushes IS 'transactions of flushers th
 COMMENT ON COLUMN revenant.stat_entities.total_flush_time IS 'how long they took, all together, in milliseconds';
 COMMENT ON COLUMN revenant.stat_entities.max_flush_time IS 'the longest of them, in milliseconds';
 COMMENT ON COLUMN revenant.stat_entities.messages_sent IS 'by send and send_after; one that is repeated by its request_id is none';
-COMMENT ON COLUMN revenant.stat_entities.messages_applied IS 'messages and timers whose handler''s transaction committed';
+COMMENT ON COLUMN revenant.stat_entities.messages_applied IS 'messages and timers whose handler''s transaction committed, and idle entities whose terminator was told';
 COMMENT ON COLUMN revenant.stat_entities.message_failures IS 'how often the handler of one failed';
 COMMENT ON COLUMN revenant.stat_entities.messages_set_aside IS 'messages that were given up (event message.set_aside)';
 COMMENT ON COLUMN revenant.stat_entities.stats_reset IS 'as in revenant.stat_leases';
