@@ -29,6 +29,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
@@ -382,7 +383,7 @@ is_history_of(Oid relation, Oid table)
 /*
  * The history table of a snapshot table, quoted and qualified: it has its name
  * with "_history" behind, in the same schema, and the same owner: what somebody else calls so must not be
- * read or written in its place. NULL where there is none.
+ * read or written in its place. Partitions have that of their parent. NULL where there is none.
  */
 char *
 snapshot_history_name(Oid table, Oid *history)
@@ -393,6 +394,9 @@ snapshot_history_name(Oid table, Oid *history)
 
 	if (OidIsValid(oid) && !is_history_of(oid, table))
 		oid = InvalidOid;
+	/* the trigger of a partitioned table runs for its partitions, which have no history of their own */
+	if (!OidIsValid(oid) && get_rel_relispartition(table))
+		return snapshot_history_name(get_partition_parent(table, true), history);
 	if (history != NULL)
 		*history = oid;
 	return OidIsValid(oid) ? quote_qualified_identifier(get_namespace_name(schema), name) : NULL;

@@ -46,6 +46,18 @@ SELECT id, version, state FROM revenant.history('hostile', 'a');
 ALTER TABLE edge.hostile_history ALTER COLUMN state TYPE text;
 SELECT * FROM revenant.history('hostile', 'a');
 
+/* ---- a history of a partitioned table */
+CREATE TABLE edge.parted (LIKE edge.hostile INCLUDING DEFAULTS) PARTITION BY HASH (id);
+ALTER TABLE edge.parted ADD PRIMARY KEY (id);
+CREATE TABLE edge.parted_0 PARTITION OF edge.parted FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE edge.parted_1 PARTITION OF edge.parted FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+CREATE TABLE edge.parted_history (id text, version bigint, vsn int, state jsonb, updated_at timestamptz, deleted boolean, PRIMARY KEY (id, version));
+CREATE TRIGGER revenant_history AFTER UPDATE OR DELETE ON edge.parted FOR EACH ROW EXECUTE FUNCTION revenant._keep_history('-1');
+SELECT revenant.save('parted', i::text, 0, '1') + revenant.save('parted', i::text, 1, '2') AS versions FROM generate_series(1, 3) AS i;
+SELECT i, h.version, h.state FROM generate_series(1, 3) AS i, revenant.history('parted', i::text) AS h;
+DELETE FROM edge.parted;
+SELECT count(*) FROM edge.parted_history;
+
 /* ---- row security that came after the entity was loaded */
 SELECT revenant.create_snapshot_table('edge.secret');
 SELECT revenant.create_entity_type('secret', 'edge.secret', 'edge.count', durability => 'on_stop');
