@@ -219,6 +219,8 @@ on_xact_end(XactEvent event, void *arg)
 {
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
+	if (nworks > 0)
+		DEBUG_POINT_QUIET("flusher-before-publish");
 	for (int i = 0; i < nworks; i++)
 	{
 		finish_work(&works[i], event == XACT_EVENT_COMMIT);
