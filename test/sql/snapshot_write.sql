@@ -35,7 +35,7 @@ SELECT revenant.call('written', 'a', jsonb_build_object('pad', (SELECT string_ag
 SELECT revenant.call('written', 'a', '{"add": 1}');
 SELECT id, version, state->>'n' AS n, length(far) AS far FROM written ORDER BY id;
 
--- the row is being written by the very command that calls
+-- the command that calls has just written the row
 UPDATE written SET far = NULL WHERE id = 'a' RETURNING revenant.call('written', 'a', '{"add": 1}');
 SELECT revenant.save('written', 'b', version, '{"n": 3}') FROM written WHERE id = 'b';
 SELECT id, version, state->>'n' AS n FROM written ORDER BY id;
