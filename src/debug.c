@@ -99,8 +99,9 @@ debug_point(const char *name)
 
 	if (!IsTransactionState())
 		return;
-	/* it is the test that lets go */
-	LockTimeout = 0;
+	/* a worker's own lock_timeout is not the test's: that lets go itself */
+	if (IsBackgroundWorker)
+		LockTimeout = 0;
 	PG_TRY();
 	{
 		(void) LockAcquire(&tag, ShareLock, false, false);
