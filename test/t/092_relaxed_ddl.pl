@@ -187,7 +187,8 @@ my $versions = sql("SELECT count(*) FROM paced_state_history WHERE id = 'a'");
 while (monotonic() - $start < 3) { $client->query("SELECT revenant.call('paced', 'a', '1')"); $calls++ }
 becomes("SELECT NOT EXISTS (SELECT FROM revenant.loaded_entities WHERE type = 'paced')", 'what nobody uses is unloaded');
 $versions = sql("SELECT count(*) FROM paced_state_history WHERE id = 'a'") - $versions;
-cmp_ok($versions, '<=', 9, "$calls calls in three seconds: $versions versions were written");
+# callers write when the versions that are reserved are used up
+cmp_ok($versions, '<=', 9 + int($calls / 4096), "$calls calls in three seconds: $versions versions were written");
 cmp_ok($versions, '>=', 2, '... some');
 is(sql("SELECT version = reserved FROM paced_state WHERE id = 'a'"), 't', '... and none is skipped');
 sql("SELECT revenant.drop_entity_type('paced')");
