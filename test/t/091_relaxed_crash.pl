@@ -48,7 +48,9 @@ sub load_until
 			my $id = 'e' . int rand $entities;
 			$client->{of} = "$type $id";
 			$client->{how} = rand() < 0.05 ? ", 'strict'" : '';
-			eval { $client->send("SELECT revenant.call('$type', '$id', '1'$client->{how}); SELECT version, durable FROM revenant.receipt()") };
+			# what is added is another number each time, so that no state comes again
+			my $add = 1 + int rand 1e6;
+			eval { $client->send("SELECT revenant.call('$type', '$id', '$add'$client->{how}); SELECT version, durable FROM revenant.receipt()") };
 			@$client{qw(busy error)} = (0, $@) if $@;
 		}
 		if (!$killed && monotonic() > $until)
