@@ -394,6 +394,12 @@ do_candidate(Snapshots *snapshots, const Candidate *candidate)
 	DEBUG_POINT("flusher-before-row");
 	if (!snapshot_try_lock(snapshots, id, &row) || !entity_entry_read(work->entry, &work->image, &state))
 		return;
+	if (!row.exists && snapshots->rel->rd_rel->relforcerowsecurity)
+	{
+		/* row security may hide it from its owner, too */
+		note_failure(candidate);
+		return;
+	}
 	if (!entity_is_row(&work->image, &row))
 	{
 		/* a call that is about to be published has R */

@@ -52,6 +52,7 @@
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "entity_flush.h"
 #include "error.h"
 #include "extension.h"
 #include "guard.h"
@@ -431,6 +432,7 @@ SQL_FUNCTION(revenant_guard_table)
 	Oid			relid;
 	char	   *lease;
 	const char *table;
+	const EntityType *type;
 
 	PreventCommandDuringRecovery("revenant.guard_table()");
 	PreventCommandIfReadOnly("revenant.guard_table()");
@@ -445,7 +447,13 @@ SQL_FUNCTION(revenant_guard_table)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("\"replicas\" must not be null")));
 
+	/* what memory is ahead of its rows was promised without a guard; a flusher has no fence */
+	type = get_rel_name(relid) != NULL && compat_relation_ownercheck(relid, GetUserId()) ? entity_type_of(relid) : NULL;
+	if (type != NULL && type->durability != DURABILITY_STRICT)
+		(void) entity_flush_all(relid, NULL, true, false);
 	LockRelationOid(relid, ShareRowExclusiveLock);	/* what CREATE TRIGGER takes; before the look */
+	if (type != NULL && type->durability != DURABILITY_STRICT)
+		entity_unload_rest(type);
 	if (get_rel_name(relid) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),

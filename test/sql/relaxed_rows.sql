@@ -110,6 +110,20 @@ SELECT add('secret');
 SELECT see('secret');
 ALTER TABLE entity DISABLE ROW LEVEL SECURITY;
 
+/* ---- a guard that comes when memory is ahead: what was promised before it is in the row, and from then on calls need the fence */
+
+SELECT add('g');
+SELECT add('g');
+SELECT see('g');
+SELECT revenant.guard_table('entity', 'rows guard');
+SELECT see('g');
+\set VERBOSITY sqlstate
+SELECT add('g');
+\set VERBOSITY terse
+SELECT revenant.unguard_table('entity');
+SELECT add('g');
+SELECT see('g');
+
 /* ---- a table that goes with the transaction takes what it kept along */
 
 SELECT add('c');
