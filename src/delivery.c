@@ -704,6 +704,7 @@ deliver_all(void)
 	int64		idle_since_us = began_us;
 	Round		round;
 
+	runner_process_load_libraries();
 	round_context = AllocSetContextCreate(TopMemoryContext, "revenant delivery round", ALLOCSET_DEFAULT_SIZES);
 	message_context = AllocSetContextCreate(TopMemoryContext, "revenant delivery message", ALLOCSET_DEFAULT_SIZES);
 	for (;;)
@@ -738,7 +739,6 @@ void
 revenant_delivery_main(Datum main_arg)
 {
 	RunnerSlot	slot;
-	int			code = 0;
 
 	runner_process_attach(main_arg, &slot);
 	alarm_make(&end_alarm, SIGTERM);
@@ -747,24 +747,5 @@ revenant_delivery_main(Datum main_arg)
 	cautious_left = slot.cautious ? CAUTIOUS_MAX : 0;
 	runner_process_connect("revenant delivery", "");
 
-	PG_TRY();
-	{
-		runner_process_load_libraries();
-		deliver_all();
-		runner_process_succeeded();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(TopMemoryContext);
-		error = CopyErrorData();
-		runner_process_failed(error);
-		EmitErrorReport();
-		FlushErrorState();
-		AbortOutOfAnyTransaction();
-		code = 1;
-	}
-	PG_END_TRY();
-	proc_exit(code);
+	runner_process_run(deliver_all);
 }

@@ -905,12 +905,30 @@ finish(void)
 				(errmsg("revenant leaves %d entities of role \"%s\" in memory to its next flusher", round.loaded, service->name)));
 }
 
+/* The whole life of a flusher. */
+static void
+flush(void)
+{
+	flusher = flusher_find(service->task.instance, runner_me.role, true);
+	if (flusher == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("no shared memory is left for a flusher"),
+				 errhint("Set revenant.shared_memory higher.")));
+	stat_attach(service->task.instance);
+	before_shmem_exit(stop_accepting, (Datum) 0);
+	pg_atomic_write_u32(&flusher->wanted, 0);
+	pg_atomic_write_u32(&flusher->place, (uint32) compat_my_procno() + 1);
+	pg_atomic_write_u32(&flusher->accepting, 1);
+	serve();
+	finish();
+}
+
 /* A flusher. */
 void
 revenant_flush_main(Datum main_arg)
 {
 	RunnerSlot	slot;
-	int			code = 0;
 
 	runner_process_attach(main_arg, &slot);
 	service = &slot;
@@ -923,37 +941,7 @@ revenant_flush_main(Datum main_arg)
 	round_context = AllocSetContextCreate(TopMemoryContext, "revenant flusher round", ALLOCSET_DEFAULT_SIZES);
 	batch_context = AllocSetContextCreate(TopMemoryContext, "revenant flusher batch", ALLOCSET_DEFAULT_SIZES);
 
-	PG_TRY();
-	{
-		flusher = flusher_find(slot.task.instance, runner_me.role, true);
-		if (flusher == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY),
-					 errmsg("no shared memory is left for a flusher"),
-					 errhint("Set revenant.shared_memory higher.")));
-		stat_attach(slot.task.instance);
-		before_shmem_exit(stop_accepting, (Datum) 0);
-		pg_atomic_write_u32(&flusher->wanted, 0);
-		pg_atomic_write_u32(&flusher->place, (uint32) compat_my_procno() + 1);
-		pg_atomic_write_u32(&flusher->accepting, 1);
-		serve();
-		finish();
-		runner_process_succeeded();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(TopMemoryContext);
-		error = CopyErrorData();
-		runner_process_failed(error);
-		EmitErrorReport();
-		FlushErrorState();
-		AbortOutOfAnyTransaction();
-		code = 1;
-	}
-	PG_END_TRY();
-	proc_exit(code);
+	runner_process_run(flush);
 }
 
 /* ---------------------------------------------------------------- the supervisor's */

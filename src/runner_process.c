@@ -27,6 +27,7 @@
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 
 #include "compat.h"
 #include "runner_process.h"
@@ -143,4 +144,31 @@ void
 runner_process_succeeded(void)
 {
 	outcome = RUN_SUCCEEDED;
+}
+
+/* Does what this process is for, tells how that ended, and ends. */
+void
+runner_process_run(void (*work) (void))
+{
+	volatile int code = 0;
+
+	PG_TRY();
+	{
+		work();
+		runner_process_succeeded();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(TopMemoryContext);
+		error = CopyErrorData();
+		runner_process_failed(error);
+		EmitErrorReport();
+		FlushErrorState();
+		AbortOutOfAnyTransaction();
+		code = 1;
+	}
+	PG_END_TRY();
+	proc_exit(code);
 }

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "compat.h"
 #include "worker.h"
 
 /* This runner */
@@ -17,6 +18,7 @@ extern void runner_process_connect(const char *what, const char *name);
 extern void runner_process_load_libraries(void);
 extern void runner_process_begin(bool writes);
 extern void runner_process_pin(const char *name, const char *value);
+extern compat_noreturn void runner_process_run(void (*work) (void));
 extern void runner_process_failed(const ErrorData *error);
 extern void runner_process_succeeded(void);
 
