@@ -33,7 +33,6 @@
 #include "catalog/objectaccess.h"
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/lock.h"
@@ -53,7 +52,6 @@
 #include "entity_type.h"
 #include "error.h"
 #include "extension.h"
-#include "lease.h"
 #include "locktag.h"
 #include "receipt.h"
 #include "request.h"
@@ -100,15 +98,6 @@ entity_check_name(const char *type, const char *id)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the id of an entity must have 1 to %d bytes", ENTITY_ID_MAX)));
-}
-
-/* What events call an entity; palloc'd. */
-char *
-entity_subject(const char *type, const char *id)
-{
-	char	   *subject = psprintf("%s/%s", type, id);
-
-	return pnstrdup(subject, pg_mbcliplen(subject, (int) strlen(subject), LEASE_NAME_MAX));
 }
 
 /* Raises 42704 unless there is such a type. */

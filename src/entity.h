@@ -27,7 +27,6 @@ extern void entity_check_name(const char *type, const char *id);
 extern void entity_require_type(const char *type);
 extern void entity_set_patience(int ms);
 extern bool entity_was_busy(void);
-extern char *entity_subject(const char *type, const char *id);
 extern void entity_stop_idle(const char *type, const char *id);
 extern void entity_deliver(const char *type, const char *id, const EntityMessage *message);
 

@@ -22,6 +22,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parse_func.h"
 #include "utils/builtins.h"
@@ -35,6 +36,7 @@
 #include "compat.h"
 #include "entity_type.h"
 #include "extension.h"
+#include "lease.h"
 #include "row.h"
 #include "task.h"
 
@@ -235,6 +237,15 @@ entity_snapshots_find(const char *name, int64 oid, bool native)
 		return InvalidOid;
 	schema = get_namespace_oid(strVal(linitial(names)), true);
 	return OidIsValid(schema) ? get_relname_relid(strVal(lsecond(names)), schema) : InvalidOid;
+}
+
+/* What events call an entity; palloc'd. */
+char *
+entity_subject(const char *type, const char *id)
+{
+	char	   *subject = psprintf("%s/%s", type, id);
+
+	return pnstrdup(subject, pg_mbcliplen(subject, (int) strlen(subject), LEASE_NAME_MAX));
 }
 
 /* The durability with this name; false: there is none. */

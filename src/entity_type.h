@@ -78,6 +78,7 @@ extern Oid	entity_routine_find(const char *name, EntityRoutine which);
 extern Oid	entity_routine_resolve(const char *given, EntityRoutine which, char **name);
 extern Oid	entity_snapshots_find(const char *name, int64 oid, bool native);
 extern void entity_refresh_names(void);	/* entity_define.c */
+extern char *entity_subject(const char *type, const char *id);
 extern bool durability_parse(const char *text, Durability *durability);
 
 #endif							/* REVENANT_ENTITY_TYPE_H */

@@ -39,7 +39,7 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "entity.h"
+#include "entity_type.h"
 #include "events.h"
 #include "message.h"
 #include "row.h"

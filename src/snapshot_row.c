@@ -157,15 +157,6 @@ enter_queue(Snapshots *snapshots, const char *id)
 	snapshots->queued = true;
 }
 
-/* Gives Q back to the next one, if it was taken. */
-void
-snapshot_leave_queue(Snapshots *snapshots)
-{
-	if (snapshots->queued)
-		(void) LockRelease(&snapshots->queue, ExclusiveLock, false);
-	snapshots->queued = false;
-}
-
 /* Raises 27000: what an UPDATE of the row would say here, too. */
 compat_noreturn static void
 complain_of_command(const Snapshots *snapshots, const char *id)

@@ -342,6 +342,15 @@ snapshot_open(Oid table, LOCKMODE mode, Snapshots *snapshots)
 		(mode == AccessShareLock || !IsolationUsesXactSnapshot());
 }
 
+/* Gives Q, the queue of those who wait for a row, back to the next one, if it was taken. */
+void
+snapshot_leave_queue(Snapshots *snapshots)
+{
+	if (snapshots->queued)
+		(void) LockRelease(&snapshots->queue, ExclusiveLock, false);
+	snapshots->queued = false;
+}
+
 /* Closes it; the lock stays, and that of a row. */
 void
 snapshot_close(Snapshots *snapshots)
