@@ -88,6 +88,7 @@ typedef struct SnapshotRow
 /* what a table is: snapshot_table.c */
 extern Oid	snapshot_argument(FunctionCallInfo fcinfo, int argument);
 extern void snapshot_open(Oid table, LOCKMODE mode, Snapshots *snapshots);
+extern void snapshot_leave_queue(Snapshots *snapshots);
 extern void snapshot_close(Snapshots *snapshots);
 extern SPIPlanPtr snapshot_plan(Snapshots *snapshots, SnapshotPlan which);
 extern char *snapshot_history_name(Oid table, Oid *history);
@@ -95,7 +96,6 @@ extern void snapshot_install_callbacks(void);
 
 /* its rows: snapshot_row.c */
 extern void snapshot_read(Snapshots *snapshots, const char *id, SnapshotRow *row);
-extern void snapshot_leave_queue(Snapshots *snapshots);
 extern void snapshot_lock(Snapshots *snapshots, const char *id, SnapshotRow *row);
 extern bool snapshot_try_lock(Snapshots *snapshots, const char *id, SnapshotRow *row);
 extern bool snapshot_may_write(const Snapshots *snapshots);
