@@ -47,7 +47,8 @@ sub load_until
 			my $type = rand() < 0.7 ? 'beats' : 'rests';
 			my $id = 'e' . int rand $entities;
 			$client->{of} = "$type $id";
-			$client->{how} = rand() < 0.05 ? ", 'strict'" : '';
+			# some are never called strictly, so that nobody but the flusher writes them
+			$client->{how} = $id lt 'e5' && rand() < 0.05 ? ", 'strict'" : '';
 			# what is added is another number each time, so that no state comes again
 			my $add = 1 + int rand 1e6;
 			eval { $client->send("SELECT revenant.call('$type', '$id', '$add'$client->{how}); SELECT version, durable FROM revenant.receipt()") };
@@ -120,7 +121,7 @@ foreach my $round (0 .. 7)
 {
 	my $at;
 	my $logged = -s $node->logfile;
-	my ($calls, $cut) = load_until(1 + rand 1, sub {
+	my ($calls, $cut) = load_until($round % 4 ? 1 + rand 1 : 4, sub {
 		my $pid = sql("SELECT pid FROM pg_stat_activity WHERE $victims[$round % @victims] ORDER BY random() LIMIT 1");
 		$at = monotonic();
 		if ($pid) { system_log('pg_ctl', 'kill', 'KILL', $pid) }
