@@ -574,6 +574,8 @@ SQL_FUNCTION(revenant_create_snapshot_table)
 	char	   *name;
 	int			keep;
 
+	PreventCommandDuringRecovery("revenant.create_snapshot_table()");
+	PreventCommandIfReadOnly("revenant.create_snapshot_table()");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -584,7 +586,6 @@ SQL_FUNCTION(revenant_create_snapshot_table)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("history must not be less than -1"),
 				 errdetail("It is how many older versions of each id are kept; -1 keeps all.")));
-	PreventCommandIfReadOnly("revenant.create_snapshot_table()");
 	names = textToQualifiedNameList(PG_GETARG_TEXT_PP(0));
 	range = makeRangeVarFromNameList(names);
 	/* where it is made is not where a table with this name is found first: that may be a temporary one */
