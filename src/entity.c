@@ -504,7 +504,7 @@ write_row(EntityAccess *entity, SnapshotRow *next, bool unload)
 	}
 	/* only what will certainly be in memory: versions that are reserved otherwise are skipped */
 	if (entity->use != NULL && !unload && next->state != NULL && entity->snapshots.table->calm && entity_use_prepare(entity->use, next->state))
-		next->reserved = entity_reserve(next->version);
+		next->reserved = entity_reserve(next->version, old.version);
 	wrote = old.exists ? snapshot_update(&entity->snapshots, entity->id, &old, next) :
 		snapshot_insert(&entity->snapshots, entity->id, next);
 	if (!wrote)

@@ -19,15 +19,24 @@
 
 /*
  * How many versions are reserved in a row ahead of its state: so many calls can
- * be done in memory before one has to write the row, and so many numbers an unclean end skips at most.
+ * be done in memory before one has to write the row, and so many numbers an unclean end skips.
  */
 #define ENTITY_AHEAD 4096
 
-/* Up to which version a row reserves when it has this one. */
+/* An entity that goes faster reserves more, but not more than that. */
+#define ENTITY_AHEAD_MAX (256 * ENTITY_AHEAD)
+
+/*
+ * Up to which version a row reserves when it gets this one, after `before`: enough for
+ * four times as many as it took since then, so that the flusher and not a call has to write the row next.
+ */
 static inline int64
-entity_reserve(int64 version)
+entity_reserve(int64 version, int64 before)
 {
-	return version > PG_INT64_MAX - ENTITY_AHEAD ? version : version + ENTITY_AHEAD;
+	int64		ahead = Min(Max(version - before, 0), ENTITY_AHEAD_MAX) * 4;
+
+	ahead = Min(Max(ahead, ENTITY_AHEAD), ENTITY_AHEAD_MAX);
+	return version > PG_INT64_MAX - ahead ? version : version + ahead;
 }
 
 typedef struct Flusher Flusher;

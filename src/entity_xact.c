@@ -534,7 +534,7 @@ write_kept(EntityUse *use)
 	snapshot_open(use->type->snapshots, RowExclusiveLock, &snapshots);
 	snapshot_lock(&snapshots, use->id, &old);
 	entity_use_check(use, &old);
-	next.reserved = entity_reserve(next.version);
+	next.reserved = entity_reserve(next.version, old.version);
 	if (!snapshot_update(&snapshots, use->id, &old, &next))
 		complain_of_own_write(use);
 	snapshot_close(&snapshots);

@@ -273,7 +273,7 @@ write_row(Snapshots *snapshots, Work *work, const char *id, const SnapshotRow *r
 		.exists = true,.version = work->image.version,.vsn = work->image.vsn,.state = state,.updated_at = work->image.updated_at
 	};
 
-	next.reserved = work->kind == WORK_UNLOAD ? next.version : entity_reserve(next.version);
+	next.reserved = work->kind == WORK_UNLOAD ? next.version : entity_reserve(next.version, row->version);
 	work->flushed = (EntityImage) {
 		.version = next.version,.reserved = next.reserved,.row_hash = entity_state_hash(next.vsn, state)
 	};
