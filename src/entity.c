@@ -559,12 +559,19 @@ entity_flush(EntityAccess *entity, bool unload)
 bool
 entity_read(Snapshots *snapshots, const char *id, SnapshotRow *row)
 {
-	const EntityUse *use = entity_xact_find(snapshots->table->oid, id);
+	const EntityType *type = entity_type_of(snapshots->table->oid);
+	const EntityUse *use;
 	EntityKey	key;
 	EntityImage image;
 	Jsonb	   *state;
 	bool		loaded = false;
 
+	if (type == NULL || type->durability == DURABILITY_STRICT)
+	{
+		snapshot_read(snapshots, id, row);
+		return false;
+	}
+	use = entity_xact_find(snapshots->table->oid, id);
 	/* memory first: what is unloaded in between is in the row then, and not the other way round */
 	if (use == NULL || use->newest == NULL)
 	{
