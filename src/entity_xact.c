@@ -658,17 +658,6 @@ forget_all(void)
 	nuses = 0;
 }
 
-static bool
-has_changes(void)
-{
-	for (EntityUse *use = uses; use != NULL; use = use->next)
-	{
-		if (use->newest != NULL)
-			return true;
-	}
-	return false;
-}
-
 static void
 on_xact_end(XactEvent event, void *arg)
 {
@@ -680,12 +669,11 @@ on_xact_end(XactEvent event, void *arg)
 			before_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			if (has_changes())
-				ereport(ERROR,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot PREPARE a transaction that called an entity that is not strict"),
-						 errhint("Commit it, or use a type with durability \"strict\".")));
-			forget_all();
+			/* also where it changed nothing: its lock R would stay with the prepared transaction */
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot PREPARE a transaction that called an entity that is not strict"),
+					 errhint("Commit it, or use a type with durability \"strict\".")));
 			break;
 		case XACT_EVENT_COMMIT:
 			DEBUG_POINT_QUIET("entity-before-publish");
