@@ -103,7 +103,7 @@ debug_point(const char *name)
 	if (!IsTransactionState())
 		return;
 	/* a worker's own lock_timeout is not the test's: that lets go itself */
-	if (IsBackgroundWorker)
+	if (MyBgworkerEntry != NULL)
 		LockTimeout = 0;
 	PG_TRY();
 	{
