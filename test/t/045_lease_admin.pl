@@ -104,7 +104,7 @@ is(sql("SET revenant.fence_grace = '100 ms'; SELECT revenant.acquire('slow', ttl
 is(sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid"), '0', 'its process is gone');
 # somebody who only tries ends it, too, and gets it at a later try
 $slow = $node->background_psql('postgres', on_error_stop => 0);
-$token = sql("SELECT revenant.try_acquire('tried', ttl => '200 ms')");
+$token = sql("SELECT revenant.try_acquire('tried', ttl => '1 s')");
 $slow->query_safe("BEGIN; SELECT revenant.fence('tried', $token)");
 ok($node->poll_query_until('postgres', "SELECT NOT revenant.is_current('tried', $token)"), 'a fenced lease lapses');
 is(sql("SELECT (revenant.claim('tried', 'one')).is_leader"), 'f', 'and cannot be claimed while the transaction is open');
