@@ -11,9 +11,23 @@
 #include "postgres.h"
 
 #include "common/cryptohash.h"
+#include "common/hashfn.h"
 #include "common/sha2.h"
+#include "utils/memutils.h"
 
 #include "digest.h"
+
+/* The digests of the names that this process used last; longer ones are computed each time. */
+#define SLOTS 64
+#define SLOT_NAME_MAX 511
+typedef struct Slot
+{
+	Oid			instance;
+	uint8		digest[DIGEST_BYTES];
+	char		name[SLOT_NAME_MAX + 1];
+} Slot;
+
+static Slot *slots = NULL;
 
 /* SHA-256 of two pieces of memory, its first DIGEST_BYTES. Needs a transaction: OpenSSL's contexts belong to a resource owner. */
 static void
@@ -39,9 +53,27 @@ digest_bytes(const void *data, Size size, uint8 *digest)
 	digest_pieces("", 0, data, size, digest);
 }
 
-/* The digest of a name, of this extension's. Needs a transaction. */
+/* The digest of a name of `instance`: of this extension, or of a table of the user's. Needs a transaction. */
 void
 digest_name(Oid instance, const char *name, uint8 *digest)
 {
-	digest_pieces(&instance, sizeof(instance), name, strlen(name), digest);
+	Size		length = strlen(name);
+	Slot	   *slot;
+
+	if (length > SLOT_NAME_MAX)
+	{
+		digest_pieces(&instance, sizeof(instance), name, length, digest);
+		return;
+	}
+	if (slots == NULL)
+		slots = MemoryContextAllocZero(TopMemoryContext, SLOTS * sizeof(Slot));	/* for the life of this process */
+	slot = &slots[(hash_bytes((const unsigned char *) name, (int) length) ^ instance) % SLOTS];
+	if (slot->instance != instance || strcmp(slot->name, name) != 0)
+	{
+		slot->instance = InvalidOid;
+		digest_pieces(&instance, sizeof(instance), name, length, slot->digest);
+		memcpy(slot->name, name, length + 1);
+		slot->instance = instance;
+	}
+	memcpy(digest, slot->digest, DIGEST_BYTES);
 }

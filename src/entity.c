@@ -116,17 +116,6 @@ entity_current_message(void)
 
 /* ---------------------------------------------------------------- locks */
 
-static LOCKTAG
-entity_lock_tag(const EntityType *type, const char *id)
-{
-	uint8		digest[DIGEST_BYTES];
-	uint64		key;
-
-	digest_name(type->snapshots, id, digest);
-	memcpy(&key, digest, sizeof(key));
-	return locktag_make(LOCK_OTHER, MyDatabaseId, key, LOCK_OTHER_ENTITY);
-}
-
 /* One more E that stays to the end of the transaction; 54000. */
 static void
 count_creation(const EntityAccess *entity)
@@ -146,21 +135,16 @@ count_creation(const EntityAccess *entity)
 
 /* Takes E of an entity, to the end of the transaction unless it is given back. 55P03, 40P01; 54000. */
 static void
-lock_creation(const EntityAccess *entity)
+lock_creation(EntityAccess *entity)
 {
-	LOCKTAG		tag = entity_lock_tag(entity->type, entity->id);
+	uint8		digest[DIGEST_BYTES];
 
 	if (!entity->snapshots.plain)
 		count_creation(entity);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-}
-
-static void
-unlock_creation(const EntityAccess *entity)
-{
-	LOCKTAG		tag = entity_lock_tag(entity->type, entity->id);
-
-	(void) LockRelease(&tag, ExclusiveLock, false);
+	digest_name(entity->type->snapshots, entity->id, digest);
+	entity->creation = locktag_of_entity(MyDatabaseId, digest, LOCK_OTHER_ENTITY);
+	(void) LockAcquire(&entity->creation, ExclusiveLock, false, false);
+	entity->creating = true;
 }
 
 /* Raises 42P01 where the table of a type is gone. */
@@ -186,7 +170,7 @@ static void
 close_creation(EntityAccess *entity)
 {
 	if (entity->creating && entity->snapshots.plain)
-		unlock_creation(entity);
+		(void) LockRelease(&entity->creation, ExclusiveLock, false);
 	entity->creating = false;
 }
 
@@ -200,7 +184,6 @@ lock_row(EntityAccess *entity, bool create)
 		if (entity->row.exists || !create || entity->creating)
 			break;
 		lock_creation(entity);
-		entity->creating = true;
 		/* somebody may have made it just before that: look again, and for what is not committed yet, too */
 		if (entity->snapshots.table->plain)
 			(void) snapshot_wait_for_insert(&entity->snapshots, entity->id);
@@ -408,8 +391,8 @@ entity_upgrade_state(const EntityType *type, const char *id, int32 vsn, Jsonb *s
 }
 
 /* Tells the terminator, if the type has one. */
-void
-entity_terminate(const EntityType *type, const char *id, const Jsonb *state, const char *reason)
+static void
+terminate(const EntityType *type, const char *id, const Jsonb *state, const char *reason)
 {
 	NullableDatum args[] = {text_arg(id), jsonb_arg(state), text_arg(reason)};
 	bool		isnull;
@@ -576,7 +559,7 @@ entity_read(Snapshots *snapshots, const char *id, SnapshotRow *row)
 	if (use == NULL || use->newest == NULL)
 	{
 		entity_key_make(&key, extension_get()->extension, snapshots->table->oid, id);
-		loaded = entity_entry_peek(&key, &image, &state);
+		loaded = entity_entry_read(&key, &image, &state);
 		DEBUG_POINT("entity-read-between");
 	}
 	snapshot_read(snapshots, id, row);
@@ -843,7 +826,7 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 	DEBUG_POINT("entity-handled");
 	apply(&entity, &reply, durability_of(type, how), &outcome);
 	if (reply.stop != NULL)
-		entity_terminate(type, id, reply.state != NULL ? reply.state : state, reply.stop);
+		terminate(type, id, reply.state != NULL ? reply.state : state, reply.stop);
 	stat_count(STAT_CALLS);
 	if (request != NULL)
 	{
@@ -885,7 +868,7 @@ entity_stop(const EntityType *type, const char *id, const char *reason, bool onl
 		if (type->routine_names[ROUTINE_TERMINATOR] != NULL)
 			state = entity_upgrade_state(type, id, entity.row.vsn, state);
 		(void) entity_flush(&entity, true);
-		entity_terminate(type, id, state, reason);
+		terminate(type, id, state, reason);
 	}
 	entity_close(&entity);
 	return stopped;

@@ -37,15 +37,6 @@ name_arguments(FunctionCallInfo fcinfo, char **type, char **id)
 	entity_check_name(*type, *id);
 }
 
-/* Raises 25006 where nothing can be written, 25000 in a parallel worker. */
-static void
-require_writable(const char *function)
-{
-	PreventCommandDuringRecovery(function);
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
-}
-
 /* The durability that a call asks for; 22023. */
 static void
 durability_argument(FunctionCallInfo fcinfo, int n, EntityHow *how)
@@ -73,7 +64,7 @@ SQL_FUNCTION(revenant_call)
 	char	   *id;
 	Jsonb	   *reply;
 
-	require_writable("revenant.call()");
+	snapshot_require_writable("revenant.call()");
 	name_arguments(fcinfo, &type, &id);
 	if (!PG_ARGISNULL(2))
 		message.message = PG_GETARG_JSONB_P(2);
@@ -127,7 +118,7 @@ SQL_FUNCTION(revenant_stop_entity)
 	char	   *id;
 	char	   *reason;
 
-	require_writable("revenant.stop_entity()");
+	snapshot_require_writable("revenant.stop_entity()");
 	name_arguments(fcinfo, &name, &id);
 	reason = text_argument(fcinfo, 2);
 	if (reason == NULL)
@@ -148,7 +139,7 @@ SQL_FUNCTION(revenant_delete_entity)
 	char	   *id;
 	bool		existed;
 
-	require_writable("revenant.delete_entity()");
+	snapshot_require_writable("revenant.delete_entity()");
 	name_arguments(fcinfo, &type, &id);
 	entity_refuse_reentry(type, id);
 	entity_open(&entity, entity_type_get(type), id, false);
@@ -248,7 +239,7 @@ SQL_FUNCTION(revenant_upgrade_all)
 	int64		upgraded = 0;
 	int			batch;
 
-	require_writable("revenant.upgrade_all()");
+	snapshot_require_writable("revenant.upgrade_all()");
 	entity_check_name(name, "-");
 	if (PG_ARGISNULL(1) || PG_GETARG_INT32(1) < 1)
 		ereport(ERROR,

@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "storage/lock.h"
+
 #include "entity.h"
 #include "entity_type.h"
 #include "entity_xact.h"
@@ -28,7 +30,8 @@ typedef struct EntityAccess
 	const char *id;
 	Snapshots	snapshots;
 	SnapshotRow row;			/* what the entity is now, from its row or from memory */
-	bool		creating;		/* it has no row, and E is held */
+	bool		creating;		/* it has no row, and E is held ... */
+	LOCKTAG		creation;		/* ... which is this */
 	bool		locked;			/* the row was looked at, and is locked if there is one; else this is what memory says */
 	EntityUse  *use;			/* of a relaxed type: what this transaction knows of it in memory */
 } EntityAccess;
@@ -45,7 +48,6 @@ extern bool entity_stop(const EntityType *type, const char *id, const char *reas
 extern bool entity_read(Snapshots *snapshots, const char *id, SnapshotRow *row);
 extern void entity_yield(Oid table, const char *id);
 extern Jsonb *entity_upgrade_state(const EntityType *type, const char *id, int32 vsn, Jsonb *state);
-extern void entity_terminate(const EntityType *type, const char *id, const Jsonb *state, const char *reason);
 extern const EntityMessage *entity_current_message(void);
 
 #endif							/* REVENANT_ENTITY_CALL_H */

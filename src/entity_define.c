@@ -42,6 +42,7 @@
 #include "row.h"
 #include "snapshot.h"
 #include "task.h"
+#include "task_change.h"
 
 /* The arguments of create_entity_type behind the type and its table, in their order. */
 static const Field fields[] = {
@@ -203,8 +204,7 @@ look_for_table(Relation rel, HeapTuple tuple, void *arg)
 
 	heap_deform_tuple(tuple, desc, values, nulls);
 	isnull = nulls[ATT_ENTITY_SNAPSHOTS - 1] || nulls[ATT_ENTITY_SNAPSHOTS_OID - 1];
-	native = DatumGetInt64(values[ATT_ENTITY_SYSTEM_IDENTIFIER - 1]) == task_identifier() &&
-		DatumGetInt64(values[ATT_ENTITY_DATABASE_OID - 1]) == (int64) MyDatabaseId;
+	native = task_row_is_native(values[ATT_ENTITY_SYSTEM_IDENTIFIER - 1], values[ATT_ENTITY_DATABASE_OID - 1]);
 	if (!isnull && entity_snapshots_find(TextDatumGetCString(values[ATT_ENTITY_SNAPSHOTS - 1]),
 										 DatumGetInt64(values[ATT_ENTITY_SNAPSHOTS_OID - 1]), native) == search->table)
 		search->type = TextDatumGetCString(values[ATT_ENTITY_TYPE - 1]);
@@ -242,13 +242,6 @@ type_argument(FunctionCallInfo fcinfo)
 
 	entity_check_name(type, "-");
 	return type;
-}
-
-static void
-require_writable(const char *function)
-{
-	PreventCommandDuringRecovery(function);
-	PreventCommandIfReadOnly(function);
 }
 
 /* Has every process look at the types again, once this commits. */
@@ -298,7 +291,7 @@ SQL_FUNCTION(revenant_create_entity_type)
 	Relation	rel;
 	HeapTuple	existing;
 
-	require_writable("revenant.create_entity_type()");
+	task_require_writable("create_entity_type");
 	draft.type = type_argument(fcinfo);
 	for (int i = 0; i < (int) lengthof(fields) - 1; i++)
 	{
@@ -391,7 +384,7 @@ SQL_FUNCTION(revenant_alter_entity_type)
 	Relation	rel;
 	HeapTuple	tuple;
 
-	require_writable("revenant.alter_entity_type()");
+	task_require_writable("alter_entity_type");
 	draft.type = type_argument(fcinfo);
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -430,7 +423,7 @@ SQL_FUNCTION(revenant_drop_entity_type)
 	Relation	rel;
 	char	   *type;
 
-	require_writable("revenant.drop_entity_type()");
+	task_require_writable("drop_entity_type");
 	type = type_argument(fcinfo);
 	extension = *extension_get();
 	rel = table_open(extension.entity_type, ShareRowExclusiveLock);
@@ -463,8 +456,7 @@ look_for_renamed(Relation rel, HeapTuple tuple, void *arg)
 
 	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
 	if (nulls[ATT_ENTITY_SNAPSHOTS - 1] || nulls[ATT_ENTITY_SNAPSHOTS_OID - 1] ||
-		DatumGetInt64(values[ATT_ENTITY_SYSTEM_IDENTIFIER - 1]) != task_identifier() ||
-		DatumGetInt64(values[ATT_ENTITY_DATABASE_OID - 1]) != (int64) MyDatabaseId)
+		!task_row_is_native(values[ATT_ENTITY_SYSTEM_IDENTIFIER - 1], values[ATT_ENTITY_DATABASE_OID - 1]))
 		return;
 	table = (Oid) DatumGetInt64(values[ATT_ENTITY_SNAPSHOTS_OID - 1]);
 	if (get_rel_name(table) == NULL)

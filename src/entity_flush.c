@@ -25,6 +25,7 @@
 #include "entity_memory.h"
 #include "entity_xact.h"
 #include "extension.h"
+#include "task_change.h"
 #include "worker.h"
 
 /* What is waited for without any progress until it is an error */
@@ -53,7 +54,7 @@ typedef struct Search
 	int			size;
 } Search;
 
-static bool
+static void
 ask(EntityEntry *entry, void *arg)
 {
 	Search	   *search = arg;
@@ -61,9 +62,9 @@ ask(EntityEntry *entry, void *arg)
 	Asked		asked = {.key = entry->key,.owner = entry->owner};
 
 	if (!search->own && entity_xact_has(&entry->key, !search->unload))
-		return true;
+		return;
 	if (entry->snapshots != search->snapshots || (search->key != NULL && memcmp(&entry->key, search->key, sizeof(EntityKey)) != 0))
-		return true;
+		return;
 	SpinLockAcquire(&entry->mutex);
 	wanted = entry->loaded && (search->unload || entity_is_dirty(entry));
 	asked.version = entry->image.version;
@@ -75,7 +76,7 @@ ask(EntityEntry *entry, void *arg)
 	}
 	SpinLockRelease(&entry->mutex);
 	if (!wanted)
-		return true;
+		return;
 	if (search->nfound == search->size)
 	{
 		search->size = Max(search->size * 2, 64);
@@ -83,7 +84,6 @@ ask(EntityEntry *entry, void *arg)
 			repalloc_huge(search->found, sizeof(Asked) * search->size);
 	}
 	search->found[search->nfound++] = asked;
-	return true;
 }
 
 /* Whether the flusher has done what was asked. With `all` it raises where that failed. */
@@ -267,8 +267,7 @@ SQL_FUNCTION(revenant_flush_entities)
 	int64		flushed = 0;
 	ListCell   *cell;
 
-	PreventCommandDuringRecovery("revenant.flush_entities()");
-	PreventCommandIfReadOnly("revenant.flush_entities()");
+	task_require_writable("flush_entities");
 	if (name == NULL && id != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -299,7 +298,7 @@ typedef struct Loaded
 	char	   *id;
 } Loaded;
 
-static bool
+static void
 collect(EntityEntry *entry, void *arg)
 {
 	List	  **all = arg;
@@ -309,10 +308,9 @@ collect(EntityEntry *entry, void *arg)
 	loaded->entry = *entry;
 	SpinLockRelease(&entry->mutex);
 	if (!loaded->entry.loaded)
-		return true;
+		return;
 	entity_entry_names(entry, &loaded->type, &loaded->id);
 	*all = lappend(*all, loaded);
-	return true;
 }
 
 /* Whether the caller may know which ids a table has, of which nothing may be left. */

@@ -309,12 +309,16 @@ entity_entry_unpin(EntityEntry *entry)
 	SpinLockRelease(&entry->mutex);
 }
 
-/* What an entry is, with a copy of its state in the current context, and gives back its partition. */
-static bool
-read_entry(EntityEntry *entry, EntityImage *image, Jsonb **state)
+/* What an entity is in memory, as it is committed, with a copy of its state in the current context. False: it is not loaded. */
+bool
+entity_entry_read(const EntityKey *key, EntityImage *image, Jsonb **state)
 {
+	dshash_table *table = shmem_table(SHARED_ENTITIES);
+	EntityEntry *entry = dshash_find(table, key, false);
 	bool		loaded;
 
+	if (entry == NULL)
+		return false;
 	SpinLockAcquire(&entry->mutex);
 	loaded = entry->loaded;
 	*image = entry->image;
@@ -326,28 +330,8 @@ read_entry(EntityEntry *entry, EntityImage *image, Jsonb **state)
 		*state = palloc(place->bytes);
 		memcpy(*state, place->data, place->bytes);
 	}
-	dshash_release_lock(shmem_table(SHARED_ENTITIES), entry);
+	dshash_release_lock(table, entry);
 	return loaded;
-}
-
-/* What a pinned entry is, with a copy of its state in the current context. False: it is not loaded. */
-bool
-entity_entry_read(EntityEntry *entry, EntityImage *image, Jsonb **state)
-{
-	EntityEntry *found = dshash_find(shmem_table(SHARED_ENTITIES), &entry->key, false);
-
-	if (found == NULL)
-		return false;
-	return read_entry(found, image, state);
-}
-
-/* The same for who has neither a pin nor R: what is committed now. False: it is not loaded. */
-bool
-entity_entry_peek(const EntityKey *key, EntityImage *image, Jsonb **state)
-{
-	EntityEntry *found = dshash_find(shmem_table(SHARED_ENTITIES), key, false);
-
-	return found != NULL && read_entry(found, image, state);
 }
 
 /* The type and the id of an entry whose partition the caller holds, or that is pinned. Copies. */
@@ -530,8 +514,8 @@ entity_memory_visit(Oid instance, EntityVisitor visit, void *arg)
 	dshash_seq_init(&status, shmem_table(SHARED_ENTITIES), false);
 	while ((entry = dshash_seq_next(&status)) != NULL)
 	{
-		if (entry->key.database == MyDatabaseId && entry->key.instance == instance && !visit(entry, arg))
-			break;
+		if (entry->key.database == MyDatabaseId && entry->key.instance == instance)
+			visit(entry, arg);
 	}
 	dshash_seq_term(&status);
 }

@@ -126,8 +126,7 @@ extern EntityEntry *entity_entry_find(const EntityKey *key);
 extern EntityEntry *entity_entry_make(const EntityKey *key, const EntityType *type, Oid owner, const char *id);
 extern Flusher *entity_entry_hand_over(EntityEntry *entry, Flusher *flusher, bool if_accepting);
 extern void entity_entry_unpin(EntityEntry *entry);
-extern bool entity_entry_read(EntityEntry *entry, EntityImage *image, Jsonb **state);
-extern bool entity_entry_peek(const EntityKey *key, EntityImage *image, Jsonb **state);
+extern bool entity_entry_read(const EntityKey *key, EntityImage *image, Jsonb **state);
 extern void entity_entry_names(EntityEntry *entry, char **type, char **id);
 extern void entity_entry_sweep(const EntityKey *key);
 extern void entity_entry_publish(EntityEntry *entry, Flusher *flusher, const EntityImage *image, int64 flush_every_us, bool in_row);
@@ -138,7 +137,7 @@ extern void entity_state_free_discarded(void);
 extern bool entity_is_dirty(const EntityEntry *entry);
 extern uint64 entity_state_hash(int32 vsn, const Jsonb *state);
 
-typedef bool (*EntityVisitor) (EntityEntry *entry, void *arg);	/* true: go on */
+typedef void (*EntityVisitor) (EntityEntry *entry, void *arg);
 
 extern void entity_memory_visit(Oid instance, EntityVisitor visit, void *arg);
 extern void entity_memory_purge(Oid database, Oid keep_instance);

@@ -305,8 +305,7 @@ parse(HeapTuple tuple, TupleDesc desc, EntityType *type)
 	}
 	if (!durability_parse(text_of(values, nulls, ATT_ENTITY_DURABILITY), &type->durability))
 		complain_of_row(type->name, "durability");
-	native = DatumGetInt64(values[ATT_ENTITY_SYSTEM_IDENTIFIER - 1]) == task_identifier() &&
-		DatumGetInt64(values[ATT_ENTITY_DATABASE_OID - 1]) == (int64) MyDatabaseId;
+	native = task_row_is_native(values[ATT_ENTITY_SYSTEM_IDENTIFIER - 1], values[ATT_ENTITY_DATABASE_OID - 1]);
 	type->snapshots = entity_snapshots_find(text_of(values, nulls, ATT_ENTITY_SNAPSHOTS),
 											DatumGetInt64(values[ATT_ENTITY_SNAPSHOTS_OID - 1]), native);
 	if (!nulls[ATT_ENTITY_INITIAL_STATE - 1])

@@ -111,11 +111,8 @@ entity_xact_ids(Oid snapshots)
 static void
 lock_entity(const EntityKey *key)
 {
-	LOCKTAG		tag;
-	uint64		digest;
+	LOCKTAG		tag = locktag_of_entity(key->database, key->digest, LOCK_OTHER_ENTITY);
 
-	memcpy(&digest, key->digest, sizeof(digest));
-	tag = locktag_make(LOCK_OTHER, key->database, digest, LOCK_OTHER_ENTITY);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 }
 
@@ -187,7 +184,7 @@ entity_use_row(EntityUse *use, SnapshotRow *row)
 		memcpy(row->state, use->newest->row.state, VARSIZE(use->newest->row.state));
 		return true;
 	}
-	if (use->entry == NULL || !entity_entry_read(use->entry, &image, &state))
+	if (use->entry == NULL || !entity_entry_read(&use->key, &image, &state))
 		return false;
 	memset(row, 0, sizeof(*row));
 	row->exists = true;
@@ -351,8 +348,8 @@ entity_use_room(EntityUse *use)
 }
 
 /* Whether there is a flusher that looks after what is in memory; if not, one is asked for. */
-bool
-entity_use_may_load(EntityUse *use)
+static bool
+may_load(EntityUse *use)
 {
 	if (use->flusher == NULL)
 		return false;
@@ -440,7 +437,7 @@ discard_prepared(EntityUse *use)
 bool
 entity_use_prepare(EntityUse *use, const Jsonb *state)
 {
-	if (!entity_use_may_load(use) || !enter(use))
+	if (!may_load(use) || !enter(use))
 		return false;
 	if (use->entry == NULL)
 		use->entry = entity_entry_make(&use->key, use->type, use->flusher->key.owner, use->id);
@@ -464,7 +461,7 @@ entity_use_keep(EntityUse *use, const SnapshotRow *row, int64 flush_every_us)
 	Size		bytes;
 
 	if (use->entry == NULL || use->entry->failures > 0 || row->version > reserved || TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		!entity_use_may_load(use) || !enter(use))
+		!may_load(use) || !enter(use))
 		return false;
 	if (!entity_state_make(row->state, &state, &bytes))
 	{

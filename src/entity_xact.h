@@ -59,7 +59,6 @@ extern bool entity_use_is_dirty(EntityUse *use);
 extern void entity_use_touch(EntityUse *use);
 extern bool entity_use_is_idle(EntityUse *use);
 extern int64 entity_use_room(EntityUse *use);
-extern bool entity_use_may_load(EntityUse *use);
 extern bool entity_use_prepare(EntityUse *use, const Jsonb *state);
 extern bool entity_use_keep(EntityUse *use, const SnapshotRow *row, int64 flush_every_us);
 extern void entity_use_wrote(EntityUse *use, const SnapshotRow *row, bool unload);

@@ -28,7 +28,8 @@
  *	  may say that it is a conflict.
  *
  *	  What cannot be written stays in memory, and is tried again, ever later; and each
- *	  alone, so that it keeps no others from being written. Whose table is gone is dropped.
+ *	  alone, so that it keeps no others from being written. Whose table is gone
+ *	  stays until its type is dropped, or this process ends.
  *
  *	  A table may get another owner: the entities of it are handed over, and
  *	  another flusher writes them.
@@ -257,11 +258,8 @@ tell_all(void)
 static bool
 try_lock_entity(const EntityKey *key)
 {
-	uint64		digest;
-	LOCKTAG		tag;
+	LOCKTAG		tag = locktag_of_entity(key->database, key->digest, LOCK_OTHER_ENTITY);
 
-	memcpy(&digest, key->digest, sizeof(digest));
-	tag = locktag_make(LOCK_OTHER, key->database, digest, LOCK_OTHER_ENTITY);
 	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
@@ -392,7 +390,7 @@ do_candidate(Snapshots *snapshots, const Candidate *candidate)
 	if (candidate->unload)
 		have_lock = try_lock_entity(&candidate->key);
 	DEBUG_POINT("flusher-before-row");
-	if (!snapshot_try_lock(snapshots, id, &row) || !entity_entry_read(work->entry, &work->image, &state))
+	if (!snapshot_try_lock(snapshots, id, &row) || !entity_entry_read(&candidate->key, &work->image, &state))
 		return;
 	if (!row.exists && snapshots->rel->rd_rel->relforcerowsecurity)
 	{
@@ -406,7 +404,7 @@ do_candidate(Snapshots *snapshots, const Candidate *candidate)
 		if (!have_lock && !try_lock_entity(&candidate->key))
 			return;
 		have_lock = true;
-		if (!entity_entry_read(work->entry, &work->image, &state))
+		if (!entity_entry_read(&candidate->key, &work->image, &state))
 			return;
 	}
 	dirty = work->image.version > work->image.flushed;
@@ -664,7 +662,7 @@ add_candidate(Round *round, const EntityEntry *entry, bool unload, bool stop)
 	};
 }
 
-static bool
+static void
 look_at(EntityEntry *entry, void *arg)
 {
 	Round	   *round = arg;
@@ -675,13 +673,13 @@ look_at(EntityEntry *entry, void *arg)
 	now = *entry;
 	SpinLockRelease(&entry->mutex);
 	if (now.owner != runner_me.role)
-		return true;
+		return;
 	if (!now.loaded)
 	{
 		/* its state went; so does the entry, when nobody uses it */
 		if (now.pins == 0)
 			add_candidate(round, &now, false, false);
-		return true;
+		return;
 	}
 	round->loaded++;
 	if (round->last_table != now.snapshots && !list_member_oid(round->tables, now.snapshots))
@@ -690,12 +688,12 @@ look_at(EntityEntry *entry, void *arg)
 	if (round->wanted != WANT_ALL && now.failures > 0 && now.due_us > round->now_us)
 	{
 		round->next_us = Min(round->next_us, now.due_us);
-		return true;
+		return;
 	}
 	if (strange_tables != NIL && list_member_oid(strange_tables, now.snapshots))
 	{
 		add_candidate(round, &now, false, false);
-		return true;
+		return;
 	}
 	idle = now.idle_timeout_us >= 0 && round->now_us - now.last_used_us >= now.idle_timeout_us;
 	if (round->wanted != WANT_DUE || now.unload_asked)
@@ -713,7 +711,6 @@ look_at(EntityEntry *entry, void *arg)
 		if (now.idle_timeout_us >= 0 && !idle)
 			round->next_us = Min(round->next_us, now.last_used_us + now.idle_timeout_us);
 	}
-	return true;
 }
 
 static int

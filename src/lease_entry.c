@@ -54,17 +54,6 @@
 /* A full area is searched for what can go at most that often. */
 #define PURGE_EVERY_US US_PER_S
 
-/* The digests of the names that this process used last. */
-#define DIGEST_SLOTS 64
-typedef struct DigestSlot
-{
-	Oid			instance;
-	uint8		digest[DIGEST_BYTES];
-	char		name[LEASE_NAME_MAX + 1];
-} DigestSlot;
-
-static DigestSlot *digest_slots = NULL;
-
 /*
  * Keys of entries that this process freed, oldest first: the last KEEP_FREE
  * stay, the ones before are deleted at the next call. What does not fit
@@ -95,24 +84,11 @@ void
 lease_key_make(LeaseKey *key, const char *name)
 {
 	Oid			instance = extension_get()->extension;
-	uint32		hash = hash_bytes((const unsigned char *) name, strlen(name));
-	DigestSlot *slot;
 
-	if (digest_slots == NULL)
-		digest_slots = MemoryContextAllocZero(TopMemoryContext, /* for the life of this process */
-											  DIGEST_SLOTS * sizeof(DigestSlot));
 	stat_attach(instance);
-	slot = &digest_slots[hash % DIGEST_SLOTS];
-	if (slot->instance != instance || strcmp(slot->name, name) != 0)
-	{
-		slot->instance = InvalidOid;
-		digest_name(instance, name, slot->digest);
-		strlcpy(slot->name, name, sizeof(slot->name));
-		slot->instance = instance;
-	}
 	key->database = MyDatabaseId;
 	key->instance = instance;
-	memcpy(key->digest, slot->digest, sizeof(key->digest));
+	digest_name(instance, name, key->digest);
 }
 
 static LOCKTAG

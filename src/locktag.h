@@ -44,6 +44,16 @@ locktag_make(LockKind kind, Oid database, uint64 digest, uint16 more)
 	return tag;
 }
 
+/* Of an entity, by the digest of its table and its id: `more` is one of LOCK_OTHER_*. */
+static inline LOCKTAG
+locktag_of_entity(Oid database, const uint8 *digest, uint16 more)
+{
+	uint64		key;
+
+	memcpy(&key, digest, sizeof(key));
+	return locktag_make(LOCK_OTHER, database, key, more);
+}
+
 static inline bool
 locktag_is_ours(const LOCKTAG *tag)
 {

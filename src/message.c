@@ -149,8 +149,7 @@ time_of(const Datum *values, const bool *nulls, int attribute)
 static bool
 is_native(const Datum *values)
 {
-	return DatumGetInt64(values[ATT_MESSAGE_SYSTEM_IDENTIFIER - 1]) == task_identifier() &&
-		DatumGetInt64(values[ATT_MESSAGE_DATABASE_OID - 1]) == (int64) MyDatabaseId;
+	return task_row_is_native(values[ATT_MESSAGE_SYSTEM_IDENTIFIER - 1], values[ATT_MESSAGE_DATABASE_OID - 1]);
 }
 
 static const char *const kind_names[] = {

@@ -269,12 +269,12 @@ SQL_FUNCTION(revenant_may_see_message)
 		PG_RETURN_BOOL(false);
 	row.sender = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	row.sender_oid = (Oid) PG_GETARG_INT64(1);
-	row.native = PG_GETARG_INT64(2) == task_identifier() && PG_GETARG_INT64(3) == (int64) MyDatabaseId;
+	row.native = task_row_is_native(PG_GETARG_DATUM(2), PG_GETARG_DATUM(3));
 	PG_RETURN_BOOL(message_is_callers(&row));
 }
 
 /* _is_native(system_identifier, database_oid) */
 SQL_FUNCTION(revenant_is_native)
 {
-	PG_RETURN_BOOL(PG_GETARG_INT64(0) == task_identifier() && PG_GETARG_INT64(1) == (int64) MyDatabaseId);
+	PG_RETURN_BOOL(task_row_is_native(PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)));
 }

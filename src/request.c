@@ -161,27 +161,6 @@ open_written(const Extension *extension)
 	}
 }
 
-/* Inserts the row of an answer. Raises 22023 where somebody else used its request_id at the same moment, and was first. */
-static void
-insert_answer(Relation rel, Datum *values, bool *nulls)
-{
-	MemoryContext context = CurrentMemoryContext;
-
-	PG_TRY();
-	{
-		row_insert(rel, values, nulls);
-	}
-	PG_CATCH();
-	{
-		if (geterrcode() != ERRCODE_UNIQUE_VIOLATION)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-		complain_of_other();
-	}
-	PG_END_TRY();
-}
-
 /*
  * Writes down the answer, in this transaction. Raises 22023 if the same
  * request_id is answered for another entity at the same moment.
@@ -208,7 +187,8 @@ request_note(const Request *request, const RequestReply *reply)
 	values[ATT_REQUEST_XID - 1] = Int64GetDatum((int64) reply->xid);
 	values[ATT_REQUEST_LSN - 1] = Int64GetDatum((int64) reply->lsn);
 	values[ATT_REQUEST_TIMELINE - 1] = Int32GetDatum((int32) reply->timeline);
-	insert_answer(rel, values, nulls);
+	if (!row_insert_first(rel, values, nulls))
+		complain_of_other();
 	CommandCounterIncrement();
 	table_close(rel, NoLock);
 }

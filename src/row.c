@@ -176,6 +176,32 @@ row_insert(Relation rel, Datum *values, bool *nulls)
 	heap_freetuple(tuple);
 }
 
+/*
+ * The same for a caller that raises an error of its own where the key is there: it
+ * must, and at once, since this transaction can go no further then. False: it is.
+ */
+bool
+row_insert_first(Relation rel, Datum *values, bool *nulls)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool inserted = false;
+
+	PG_TRY();
+	{
+		row_insert(rel, values, nulls);
+		inserted = true;
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() != ERRCODE_UNIQUE_VIOLATION)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return inserted;
+}
+
 /* Locks what is there now: a snapshot of the caller's does not matter. */
 static TM_Result
 lock_tuple(Relation rel, HeapTuple tuple, LockWaitPolicy policy)

@@ -34,6 +34,7 @@ extern HeapTuple row_find_number(Relation rel, Oid index, int64 key);
 extern HeapTuple row_find_uuid(Relation rel, Oid index, const pg_uuid_t *key);
 extern HeapTuple row_find_locked(Relation rel, Oid index, const char *key); /* nobody else can write it */
 extern void row_insert(Relation rel, Datum *values, bool *nulls);
+extern bool row_insert_first(Relation rel, Datum *values, bool *nulls);
 extern bool row_lock(Relation rel, HeapTuple tuple);	/* false: changed or gone; find it again */
 extern RowLock row_try_lock(Relation rel, HeapTuple tuple);	/* the same, without waiting */
 extern void row_update(Relation rel, HeapTuple old, Datum *values, bool *nulls, bool *replace);

@@ -104,9 +104,11 @@ extern bool snapshot_insert(Snapshots *snapshots, const char *id, const Snapshot
 extern bool snapshot_update(Snapshots *snapshots, const char *id, const SnapshotRow *old, SnapshotRow *row);
 extern void snapshot_complain_if_suppressed(Snapshots *snapshots, const char *id, const SnapshotRow *old);
 extern void snapshot_next(const SnapshotRow *old, SnapshotRow *row);
+extern Datum snapshot_column(const Snapshots *snapshots, HeapTuple tuple, SnapshotColumn which, bool *isnull);
 extern void snapshot_fill(HeapTuple tuple, TupleDesc desc, SnapshotRow *row);
 
 /* what SQL sees: snapshot_api.c */
+extern void snapshot_require_writable(const char *function);
 extern Datum snapshot_datum(FunctionCallInfo fcinfo, const char *id, const SnapshotRow *row, bool dirty);
 
 #endif							/* REVENANT_SNAPSHOT_H */

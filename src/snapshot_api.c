@@ -70,8 +70,8 @@ id_argument(FunctionCallInfo fcinfo, int n)
 }
 
 /* Raises 25006 where nothing can be written, 25000 in a parallel worker. */
-static void
-require_writable(const char *function)
+void
+snapshot_require_writable(const char *function)
 {
 	PreventCommandDuringRecovery(function);
 	PreventCommandIfReadOnly(function);
@@ -94,7 +94,7 @@ SQL_FUNCTION(revenant_load)
 	SnapshotRow row;
 
 	if (for_update)
-		require_writable("revenant.load(for_update)");
+		snapshot_require_writable("revenant.load(for_update)");
 	snapshot_open(table, for_update ? RowExclusiveLock : AccessShareLock, &snapshots);
 	if (for_update)
 	{
@@ -188,7 +188,7 @@ SQL_FUNCTION(revenant_save)
 	Snapshots	snapshots;
 	int64		version;
 
-	require_writable("revenant.save()");
+	snapshot_require_writable("revenant.save()");
 	if (PG_ARGISNULL(3) || PG_ARGISNULL(4))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -224,7 +224,7 @@ SQL_FUNCTION(revenant_remove)
 	Snapshots	snapshots;
 	int64		version;
 
-	require_writable("revenant.remove()");
+	snapshot_require_writable("revenant.remove()");
 	snapshot_open(table, RowExclusiveLock, &snapshots);
 	entity_yield(table, id);
 	snapshot_lock(&snapshots, id, &row);
@@ -249,7 +249,7 @@ SQL_FUNCTION(revenant_purge_deleted)
 	Snapshots	snapshots;
 	int64		purged;
 
-	require_writable("revenant.purge_deleted()");
+	snapshot_require_writable("revenant.purge_deleted()");
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

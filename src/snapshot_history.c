@@ -32,12 +32,6 @@
 
 /* ---------------------------------------------------------------- the trigger */
 
-static Datum
-column(const Snapshots *snapshots, HeapTuple tuple, SnapshotColumn which, bool *isnull)
-{
-	return heap_getattr(tuple, snapshots->table->attribute[which], RelationGetDescr(snapshots->rel), isnull);
-}
-
 /* Raises 42P01, 39P01: the trigger function was attached by hand to something that it is not for. */
 static int
 kept_versions(const TriggerData *trigger)
@@ -81,7 +75,7 @@ keep_version(Snapshots *snapshots, HeapTuple tuple, int keep)
 
 	for (int i = 0; i < (int) lengthof(copied); i++)
 	{
-		args[i] = column(snapshots, tuple, copied[i], &isnull);
+		args[i] = snapshot_column(snapshots, tuple, copied[i], &isnull);
 		if (isnull)
 			nulls[i] = 'n';
 	}
@@ -98,8 +92,8 @@ is_other_version(Snapshots *snapshots, HeapTuple old, HeapTuple new)
 {
 	bool		old_null;
 	bool		new_null;
-	Datum		before = column(snapshots, old, SNAPSHOT_VERSION, &old_null);
-	Datum		after = column(snapshots, new, SNAPSHOT_VERSION, &new_null);
+	Datum		before = snapshot_column(snapshots, old, SNAPSHOT_VERSION, &old_null);
+	Datum		after = snapshot_column(snapshots, new, SNAPSHOT_VERSION, &new_null);
 
 	return old_null != new_null || (!old_null && DatumGetInt64(before) != DatumGetInt64(after));
 }
@@ -127,7 +121,7 @@ SQL_FUNCTION(revenant_keep_history)
 	}
 	else
 	{
-		Datum		id = column(&snapshots, trigger->tg_trigtuple, SNAPSHOT_ID, &isnull);
+		Datum		id = snapshot_column(&snapshots, trigger->tg_trigtuple, SNAPSHOT_ID, &isnull);
 
 		if (!isnull)
 			execute(&snapshots, PLAN_FORGET, &id, NULL);
@@ -175,11 +169,9 @@ find_older(Snapshots *snapshots, SnapshotPlan which, const char *id, Datum secon
 	return found;
 }
 
-/*
- * load_version(snapshots, id, version): the snapshot as it was at this version;
- * null where it never was, or is not kept any more. Raises 22004, 42501, 42P17.
- */
-SQL_FUNCTION(revenant_load_version)
+/* What load_version() and load_as_of() have in common: the row if it `fits`, else what the history has by a statement. */
+static Datum
+load_older(FunctionCallInfo fcinfo, const char *what, SnapshotPlan which, bool (*fits) (const SnapshotRow *row, Datum wanted))
 {
 	Oid			table = snapshot_argument(fcinfo, 0);
 	char	   *id = id_argument(fcinfo, 1);
@@ -190,15 +182,36 @@ SQL_FUNCTION(revenant_load_version)
 	if (PG_ARGISNULL(2))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("version must not be null")));
+				 errmsg("%s must not be null", what)));
 	snapshot_open(table, AccessShareLock, &snapshots);
 	snapshot_read(&snapshots, id, &row);
-	found = (row.exists && row.version == PG_GETARG_INT64(2)) ||
-		find_older(&snapshots, PLAN_OLDER, id, PG_GETARG_DATUM(2), &row);
+	found = (row.exists && fits(&row, PG_GETARG_DATUM(2))) ||
+		find_older(&snapshots, which, id, PG_GETARG_DATUM(2), &row);
 	snapshot_close(&snapshots);
 	if (!found)
 		PG_RETURN_NULL();
 	return snapshot_datum(fcinfo, id, &row, false);
+}
+
+static bool
+has_version(const SnapshotRow *row, Datum wanted)
+{
+	return row->version == DatumGetInt64(wanted);
+}
+
+static bool
+is_of_time(const SnapshotRow *row, Datum wanted)
+{
+	return row->updated_at <= DatumGetTimestampTz(wanted);
+}
+
+/*
+ * load_version(snapshots, id, version): the snapshot as it was at this version;
+ * null where it never was, or is not kept any more. Raises 22004, 42501, 42P17.
+ */
+SQL_FUNCTION(revenant_load_version)
+{
+	return load_older(fcinfo, "version", PLAN_OLDER, has_version);
 }
 
 /*
@@ -207,24 +220,7 @@ SQL_FUNCTION(revenant_load_version)
  */
 SQL_FUNCTION(revenant_load_as_of)
 {
-	Oid			table = snapshot_argument(fcinfo, 0);
-	char	   *id = id_argument(fcinfo, 1);
-	Snapshots	snapshots;
-	SnapshotRow row;
-	bool		found;
-
-	if (PG_ARGISNULL(2))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("as_of must not be null")));
-	snapshot_open(table, AccessShareLock, &snapshots);
-	snapshot_read(&snapshots, id, &row);
-	found = (row.exists && row.updated_at <= PG_GETARG_TIMESTAMPTZ(2)) ||
-		find_older(&snapshots, PLAN_OLDER_AT, id, PG_GETARG_DATUM(2), &row);
-	snapshot_close(&snapshots);
-	if (!found)
-		PG_RETURN_NULL();
-	return snapshot_datum(fcinfo, id, &row, false);
+	return load_older(fcinfo, "as_of", PLAN_OLDER_AT, is_of_time);
 }
 
 /* Adds a row to the answer of history(). */

@@ -53,33 +53,43 @@
 
 /* ---------------------------------------------------------------- without the executor */
 
-/* The value of a column of ours. */
-static Datum
-column(const Snapshots *snapshots, HeapTuple tuple, SnapshotColumn which, bool *isnull)
+/* The value of a column of ours in a row of the table. */
+Datum
+snapshot_column(const Snapshots *snapshots, HeapTuple tuple, SnapshotColumn which, bool *isnull)
 {
 	return heap_getattr(tuple, snapshots->table->attribute[which], RelationGetDescr(snapshots->rel), isnull);
 }
 
-/* Puts the columns of ours into `row`; a column that is null says the least. The state is a copy. */
+/*
+ * Puts the columns of ours into `row`, each from its place in the tuple (0: it is not
+ * there). A column that is null says the least. The state is a copy in the current context.
+ */
+static void
+fill(HeapTuple tuple, TupleDesc desc, const AttrNumber *places, SnapshotRow *row)
+{
+	Datum		values[SNAPSHOT_COLUMNS];
+	bool		nulls[SNAPSHOT_COLUMNS];
+
+	for (int i = SNAPSHOT_VERSION; i < SNAPSHOT_COLUMNS; i++)
+	{
+		nulls[i] = places[i] == 0;
+		if (!nulls[i])
+			values[i] = heap_getattr(tuple, places[i], desc, &nulls[i]);
+	}
+	row->exists = true;
+	row->version = nulls[SNAPSHOT_VERSION] ? 0 : DatumGetInt64(values[SNAPSHOT_VERSION]);
+	row->vsn = nulls[SNAPSHOT_VSN] ? 1 : DatumGetInt32(values[SNAPSHOT_VSN]);
+	row->state = nulls[SNAPSHOT_STATE] ? NULL : DatumGetJsonbPCopy(values[SNAPSHOT_STATE]);
+	row->updated_at = nulls[SNAPSHOT_UPDATED_AT] ? 0 : DatumGetTimestampTz(values[SNAPSHOT_UPDATED_AT]);
+	row->deleted = !nulls[SNAPSHOT_DELETED] && DatumGetBool(values[SNAPSHOT_DELETED]);
+	row->reserved = nulls[SNAPSHOT_RESERVED] ? 0 : DatumGetInt64(values[SNAPSHOT_RESERVED]);
+}
+
+/* A row of the table itself. */
 static void
 fill_from_tuple(const Snapshots *snapshots, HeapTuple tuple, SnapshotRow *row)
 {
-	bool		isnull;
-	Datum		value;
-
-	row->exists = true;
-	value = column(snapshots, tuple, SNAPSHOT_VERSION, &isnull);
-	row->version = isnull ? 0 : DatumGetInt64(value);
-	value = column(snapshots, tuple, SNAPSHOT_VSN, &isnull);
-	row->vsn = isnull ? 1 : DatumGetInt32(value);
-	value = column(snapshots, tuple, SNAPSHOT_STATE, &isnull);
-	row->state = isnull ? NULL : DatumGetJsonbPCopy(value);
-	value = column(snapshots, tuple, SNAPSHOT_UPDATED_AT, &isnull);
-	row->updated_at = isnull ? 0 : DatumGetTimestampTz(value);
-	value = column(snapshots, tuple, SNAPSHOT_DELETED, &isnull);
-	row->deleted = !isnull && DatumGetBool(value);
-	value = column(snapshots, tuple, SNAPSHOT_RESERVED, &isnull);
-	row->reserved = isnull ? 0 : DatumGetInt64(value);
+	fill(tuple, RelationGetDescr(snapshots->rel), snapshots->table->attribute, row);
 	row->tid = tuple->t_self;
 	row->xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
 }
@@ -119,7 +129,7 @@ static bool
 has_id(const Snapshots *snapshots, HeapTuple tuple, const char *id)
 {
 	bool		isnull;
-	Datum		value = column(snapshots, tuple, SNAPSHOT_ID, &isnull);
+	Datum		value = snapshot_column(snapshots, tuple, SNAPSHOT_ID, &isnull);
 
 	return !isnull && DatumGetBool(DirectFunctionCall2Coll(texteq, snapshots->table->collation, value, CStringGetTextDatum(id)));
 }
@@ -148,24 +158,11 @@ static void
 enter_queue(Snapshots *snapshots, const char *id)
 {
 	uint8		digest[DIGEST_BYTES];
-	uint64		key;
 
 	digest_name(snapshots->table->oid, id, digest);
-	memcpy(&key, digest, sizeof(key));
-	snapshots->queue = locktag_make(LOCK_OTHER, MyDatabaseId, key, LOCK_OTHER_QUEUE);
+	snapshots->queue = locktag_of_entity(MyDatabaseId, digest, LOCK_OTHER_QUEUE);
 	(void) LockAcquire(&snapshots->queue, ExclusiveLock, false, false);
 	snapshots->queued = true;
-}
-
-/* Raises 27000: what an UPDATE of the row would say here, too. */
-compat_noreturn static void
-complain_of_command(const Snapshots *snapshots, const char *id)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-			 errmsg("snapshot \"%s\" in table \"%s\" was written by the command that is running", id,
-					RelationGetRelationName(snapshots->rel)),
-			 errhint("Use a command of its own.")));
 }
 
 /*
@@ -184,8 +181,6 @@ lock_plain(Snapshots *snapshots, const char *id, bool wait, SnapshotRow *row)
 	while (try_lock(snapshots, id, snapshots->queued ? LockWaitBlock : LockWaitSkip, slot, &result))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (result == TM_SelfModified)
-			complain_of_command(snapshots, id);
 		if (result == TM_WouldBlock)
 		{
 			if (!wait)
@@ -357,25 +352,15 @@ snapshot_wait_for_insert(Snapshots *snapshots, const char *id)
 void
 snapshot_fill(HeapTuple tuple, TupleDesc desc, SnapshotRow *row)
 {
+	static const AttrNumber short_list[SNAPSHOT_COLUMNS] = {0, 1, 2, 3, 4, 5, 0};
+	static const AttrNumber long_list[SNAPSHOT_COLUMNS] = {0, 1, 2, 3, 4, 5, 6};
 	bool		isnull;
 	Datum		value;
 
 	memset(row, 0, sizeof(*row));
-	row->exists = true;
-	value = heap_getattr(tuple, 1, desc, &isnull);
-	row->version = isnull ? 0 : DatumGetInt64(value);
-	value = heap_getattr(tuple, 2, desc, &isnull);
-	row->vsn = isnull ? 1 : DatumGetInt32(value);
-	value = heap_getattr(tuple, 3, desc, &isnull);
-	row->state = isnull ? NULL : DatumGetJsonbPCopy(value);
-	value = heap_getattr(tuple, 4, desc, &isnull);
-	row->updated_at = isnull ? 0 : DatumGetTimestampTz(value);
-	value = heap_getattr(tuple, 5, desc, &isnull);
-	row->deleted = !isnull && DatumGetBool(value);
+	fill(tuple, desc, desc->natts < 8 ? short_list : long_list, row);
 	if (desc->natts < 8)
 		return;
-	value = heap_getattr(tuple, 6, desc, &isnull);
-	row->reserved = isnull ? 0 : DatumGetInt64(value);
 	value = heap_getattr(tuple, 7, desc, &isnull);
 	if (!isnull)
 		row->tid = *(ItemPointer) DatumGetPointer(value);

@@ -53,6 +53,7 @@
 #include "compat.h"
 #include "extension.h"
 #include "snapshot.h"
+#include "task_change.h"
 
 #define HISTORY_SUFFIX "_history"
 
@@ -574,8 +575,7 @@ SQL_FUNCTION(revenant_create_snapshot_table)
 	char	   *name;
 	int			keep;
 
-	PreventCommandDuringRecovery("revenant.create_snapshot_table()");
-	PreventCommandIfReadOnly("revenant.create_snapshot_table()");
+	task_require_writable("create_snapshot_table");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

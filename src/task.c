@@ -51,12 +51,18 @@ task_duration_us(const Interval *interval)
 	return us;
 }
 
-/* Whether a row was made in, or adopted by, this database. */
+/* Whether a row with these two columns was made in, or adopted by, this database. */
+bool
+task_row_is_native(Datum system_identifier, Datum database_oid)
+{
+	return DatumGetInt64(system_identifier) == task_identifier() && DatumGetInt64(database_oid) == (int64) MyDatabaseId;
+}
+
+/* The same of a row of revenant.task. */
 bool
 task_is_native(const Datum *values)
 {
-	return DatumGetInt64(values[ATT_TASK_SYSTEM_IDENTIFIER - 1]) == task_identifier() &&
-		DatumGetInt64(values[ATT_TASK_DATABASE_OID - 1]) == (int64) MyDatabaseId;
+	return task_row_is_native(values[ATT_TASK_SYSTEM_IDENTIFIER - 1], values[ATT_TASK_DATABASE_OID - 1]);
 }
 
 /*

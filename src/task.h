@@ -152,6 +152,7 @@ task_same_life(const TaskLife *a, const TaskLife *b)
 extern void task_deform(HeapTuple tuple, TupleDesc desc, Datum *values, bool *nulls);
 extern void task_parse(HeapTuple tuple, TupleDesc desc, TaskRow *row);
 extern const char *task_role_problem(const char *run_as, Oid run_as_oid);
+extern bool task_row_is_native(Datum system_identifier, Datum database_oid);
 extern bool task_is_native(const Datum *values);
 extern int64 task_identifier(void);
 extern int64 task_duration_us(const Interval *interval);

@@ -362,27 +362,6 @@ complain_of_duplicate(const char *name)
 			 errhint("alter_task() changes it, drop_task() removes it.")));
 }
 
-/* Writes the row. A name that appears meanwhile is 42710 as well. */
-static void
-insert_task(Relation rel, const char *name, Datum *values, bool *nulls)
-{
-	MemoryContext context = CurrentMemoryContext;
-
-	PG_TRY();
-	{
-		row_insert(rel, values, nulls);
-	}
-	PG_CATCH();
-	{
-		if (geterrcode() != ERRCODE_UNIQUE_VIOLATION)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-		complain_of_duplicate(name);
-	}
-	PG_END_TRY();
-}
-
 /*
  * create_task(...): see sql/parts/task.sql for the arguments. Raises 22004,
  * 22023, 0A000, 25006, 42501, 42704 (no such role), 42710.
@@ -420,7 +399,9 @@ SQL_FUNCTION(revenant_create_task)
 	rel = table_open(extension->task, RowExclusiveLock);
 	if (row_find(rel, extension->task_pkey, draft.name) != NULL)
 		complain_of_duplicate(draft.name);
-	insert_task(rel, draft.name, draft.values, draft.nulls);
+	/* a name that appears meanwhile is a duplicate as well */
+	if (!row_insert_first(rel, draft.values, draft.nulls))
+		complain_of_duplicate(draft.name);
 	CommandCounterIncrement();
 	table_close(rel, NoLock);
 	task_note_change();
