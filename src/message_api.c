@@ -16,17 +16,14 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-#include "utils/uuid.h"
 
 #include "compat.h"
 #include "entity.h"
 #include "extension.h"
-#include "locktag.h"
 #include "message.h"
 #include "request.h"
 #include "row.h"
@@ -93,15 +90,6 @@ require_deliverable(const Letter *letter)
 	require_sender();
 }
 
-/* Keeps out whoever sends by the same request_id, until this transaction ends: what it answered is known then. */
-static void
-lock_request(const pg_uuid_t *request_id)
-{
-	LOCKTAG		tag = locktag_make(LOCK_OTHER, MyDatabaseId, hash_bytes_extended(request_id->data, UUID_LEN, 0), LOCK_OTHER_REQUEST);
-
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-}
-
 /*
  * send(type, id, message, request_id): its number. One with a request_id that was
  * answered gives the first answer again, for which it waits if need be. Raises 22004, 22023, 25006, 42704, 0A000.
@@ -117,7 +105,7 @@ SQL_FUNCTION(revenant_send)
 	if (!PG_ARGISNULL(3))
 	{
 		request.request_id = PG_GETARG_UUID_P(3);
-		lock_request(request.request_id);
+		request_lock(request.request_id);
 		if (request_find(&request, &reply))
 			PG_RETURN_INT64(reply.number);
 	}

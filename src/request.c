@@ -31,6 +31,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "commands/sequence.h"
+#include "common/hashfn.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -43,10 +44,20 @@
 #include "debug.h"
 #include "digest.h"
 #include "extension.h"
+#include "locktag.h"
 #include "request.h"
 #include "row.h"
 
 #define KEPT_US (3600 * US_PER_S)
+
+/* Keeps out whoever asks by the same request_id, until this transaction ends: what it is answered is known then. */
+void
+request_lock(const pg_uuid_t *request_id)
+{
+	LOCKTAG		tag = locktag_make(LOCK_OTHER, MyDatabaseId, hash_bytes_extended(request_id->data, UUID_LEN, 0), LOCK_OTHER_REQUEST);
+
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+}
 
 /* What must be the same when a request is repeated, as one digest. */
 static void

@@ -15,7 +15,7 @@
 typedef struct Request
 {
 	const pg_uuid_t *request_id;
-	const char *verb;			/* "call" or "send" */
+	const char *verb;			/* "call", "send", "claim_splits", "join_plan" */
 	const char *type;
 	const char *id;
 	const Jsonb *message;
@@ -48,6 +48,7 @@ enum
 	REQUEST_COLUMNS = ATT_REQUEST_TIMELINE
 };
 
+extern void request_lock(const pg_uuid_t *request_id);
 extern bool request_find(const Request *request, RequestReply *reply);
 extern void request_note(const Request *request, const RequestReply *reply);
 extern void request_rotate(void);

@@ -21,6 +21,7 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_collation.h"
 #include "commands/sequence.h"
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -283,6 +284,55 @@ row_try_delete(Relation rel, HeapTuple old)
 		default:
 			return ROW_CHANGED;
 	}
+}
+
+/* Deletes what one pass over a key finds. True: nothing was left of it. */
+static bool
+delete_pass(Relation rel, Oid index, int64 key, int64 *deleted)
+{
+	Snapshot	latest = NULL;
+	ScanKeyData scankey;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		changed = false;
+	int64		before = *deleted;
+
+	/* what this transaction wrote or deleted is seen as it is now */
+	CommandCounterIncrement();
+	if (!IsolationIsSerializable())
+		latest = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyInit(&scankey, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(key));
+	scan = systable_beginscan(rel, index, true, latest ? latest : SnapshotSelf, 1, &scankey);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (row_delete(rel, tuple))
+			(*deleted)++;
+		else
+			changed = true;
+	}
+	systable_endscan(scan);
+	if (latest)
+		UnregisterSnapshot(latest);
+	/* a look that is not MVCC may have missed a row in the middle of an update */
+	return !changed && (latest != NULL || *deleted == before);
+}
+
+/*
+ * Deletes the rows whose first column, the first one of `index`, is this number,
+ * waiting for whoever has one of them. Returns how many. The caller holds what keeps others from inserting such rows;
+ * updates may go on. Only a transaction that is serializable may leave
+ * a row behind, if it is updated in both of two looks: see row_find().
+ */
+int64
+row_delete_range(Relation rel, Oid index, int64 key)
+{
+	int64		deleted = 0;
+
+	while (!delete_pass(rel, index, key, &deleted))
+		CHECK_FOR_INTERRUPTS();
+	CommandCounterIncrement();
+	return deleted;
 }
 
 /* The value of a sequence of ours as it is now, without a privilege; 0: none was drawn yet. */

@@ -39,6 +39,7 @@ extern bool row_lock(Relation rel, HeapTuple tuple);	/* false: changed or gone; 
 extern RowLock row_try_lock(Relation rel, HeapTuple tuple);	/* the same, without waiting */
 extern void row_update(Relation rel, HeapTuple old, Datum *values, bool *nulls, bool *replace);
 extern bool row_delete(Relation rel, HeapTuple old);	/* waits for a concurrent writer; false: gone or changed */
+extern int64 row_delete_range(Relation rel, Oid index, int64 key);	/* how many */
 extern int64 row_sequence_value(Oid sequence);
 extern RowLock row_try_delete(Relation rel, HeapTuple old);
 extern void row_visit(Relation rel, RowVisitor visit, void *arg);

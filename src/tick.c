@@ -45,11 +45,14 @@ tick_begin(int64 longest_us)
 	MemoryContextSwitchTo(tick_context);
 }
 
-/* The next tick comes in `us` at the latest. */
+/* The next tick comes in `us` at the latest; however much that is, what was said before holds. */
 void
 tick_at_most(int64 us)
 {
-	wake_us = Min(wake_us, clock_now_us() + Max(us, 0));
+	int64		now_us = clock_now_us();
+
+	if (us < wake_us - now_us)
+		wake_us = now_us + Max(us, 0);
 }
 
 /* How long it is to the next tick; not positive: it is due. */
