@@ -64,12 +64,12 @@ else
 EXTENSION = revenant
 EXTVERSION = 0.1
 MODULE_big = revenant
-PGFILEDESC = "revenant - leases, fence tokens, supervised tasks"
+PGFILEDESC = "revenant - leases, fence tokens, supervised tasks, entities, plans"
 
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
 
 # In the order in which they are run. The debug build has its own functions, too.
-SQL_PARTS = head events fence lease guard task entity message stat usage created
+SQL_PARTS = head events fence lease guard task entity message plan stat usage created
 ifneq ($(REVENANT_DEBUG),)
 SQL_PARTS += debug
 endif

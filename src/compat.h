@@ -13,6 +13,8 @@
 
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/heapam.h"
 #include "access/tableam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_database.h"
@@ -104,6 +106,15 @@ typedef TU_UpdateIndexes CompatUpdateIndexes;
 			 proclock != NULL; proclock = NULL)
 #endif
 
+/* 16: heap_update() says which indexes it concerns */
+#if PG_VERSION_NUM < 160000
+#define compat_heap_update(rel, tid, tuple, cid, wait, failure, mode) \
+	heap_update(rel, tid, tuple, cid, InvalidSnapshot, wait, failure, mode)
+#else
+#define compat_heap_update(rel, tid, tuple, cid, wait, failure, mode) \
+	heap_update(rel, tid, tuple, cid, InvalidSnapshot, wait, failure, mode, &(TU_UpdateIndexes) {TU_None})
+#endif
+
 /* 17: backend ids became process numbers, 0-based, equal to the index of the PGPROC */
 #if PG_VERSION_NUM < 170000
 #define compat_my_procno() (MyProc->pgprocno)
@@ -155,6 +166,13 @@ typedef TU_UpdateIndexes CompatUpdateIndexes;
 #define COMPAT_DSHASH_COPY
 #else
 #define COMPAT_DSHASH_COPY .copy_function = dshash_memcpy,
+#endif
+
+/* 18: index_beginscan() counts its searches */
+#if PG_VERSION_NUM < 180000
+#define compat_index_beginscan(rel, index, snapshot, nkeys) index_beginscan(rel, index, snapshot, nkeys, 0)
+#else
+#define compat_index_beginscan(rel, index, snapshot, nkeys) index_beginscan(rel, index, snapshot, NULL, nkeys, 0)
 #endif
 
 /* 18: functions that do not return are declared in another way */

@@ -13,7 +13,8 @@
  * A point in a commit callback cannot wait for a lock, since that can raise.
  * Such a quiet point polls a flag in shared memory, which
  * _debug_hold_quiet() and _debug_let_go_quiet() set and clear, and
- * _debug_quiet_waiters() says how many processes are stopped there.
+ * _debug_quiet_waiters() says how many processes are stopped there. With
+ * _debug_hold_quiet_one() only the first one that comes there is stopped.
  *
  * _debug_tick() makes the launcher and the supervisors look at everything as
  * often as they do in a day, in as little time as it takes them. What a tick
@@ -46,6 +47,12 @@
 #include "worker.h"
 
 #define QUIET_POINTS 8
+
+/* QuietPoint.held */
+#define HELD_NOT 0
+#define HELD_ALL 1
+#define HELD_ONE 2				/* the next one that comes */
+#define HELD_PASSING 3			/* it has come: all others pass */
 #define TICK_POLL_US 20
 
 typedef struct QuietPoint
@@ -141,11 +148,14 @@ void
 debug_point_quiet(const char *name)
 {
 	QuietPoint *point = quiet_point(name, false);
+	uint32		held = point == NULL ? HELD_NOT : pg_atomic_read_u32(&point->held);
 
-	if (point == NULL || pg_atomic_read_u32(&point->held) == 0)
+	if (held == HELD_NOT || held == HELD_PASSING)
+		return;
+	if (held == HELD_ONE && !pg_atomic_compare_exchange_u32(&point->held, &held, HELD_PASSING))
 		return;
 	pg_atomic_fetch_add_u32(&point->waiters, 1);
-	while (pg_atomic_read_u32(&point->held) != 0)
+	while (pg_atomic_read_u32(&point->held) != HELD_NOT)
 		pg_usleep(1000);
 	pg_atomic_fetch_sub_u32(&point->waiters, 1);
 }
@@ -195,13 +205,25 @@ SQL_FUNCTION(revenant_debug_let_go)
 	PG_RETURN_BOOL(LockRelease(&tag, ExclusiveLock, true));
 }
 
-SQL_FUNCTION(revenant_debug_hold_quiet)
+static void
+hold_quiet(FunctionCallInfo fcinfo, uint32 held)
 {
 	QuietPoint *point = quiet_point(text_to_cstring(PG_GETARG_TEXT_PP(0)), true);
 
 	if (point == NULL)
 		elog(ERROR, "no room for another quiet debug point");
-	pg_atomic_write_u32(&point->held, 1);
+	pg_atomic_write_u32(&point->held, held);
+}
+
+SQL_FUNCTION(revenant_debug_hold_quiet)
+{
+	hold_quiet(fcinfo, HELD_ALL);
+	PG_RETURN_VOID();
+}
+
+SQL_FUNCTION(revenant_debug_hold_quiet_one)
+{
+	hold_quiet(fcinfo, HELD_ONE);
 	PG_RETURN_VOID();
 }
 
@@ -210,7 +232,7 @@ SQL_FUNCTION(revenant_debug_let_go_quiet)
 	QuietPoint *point = quiet_point(text_to_cstring(PG_GETARG_TEXT_PP(0)), true);
 
 	if (point != NULL)
-		pg_atomic_write_u32(&point->held, 0);
+		pg_atomic_write_u32(&point->held, HELD_NOT);
 	PG_RETURN_VOID();
 }
 

@@ -131,6 +131,13 @@ static const struct
 	[EVENT_ENTITY_FLUSHED] = {"entity.flushed", REACH_RING},
 	[EVENT_ENTITY_CONFLICT] = {"entity.conflict", REACH_LOG},
 	[EVENT_MESSAGE_SET_ASIDE] = {"message.set_aside", REACH_LOG},
+	[EVENT_PLAN_JOINED] = {"plan.joined", REACH_RING},
+	[EVENT_PLAN_LEFT] = {"plan.left", REACH_RING},
+	[EVENT_PLAN_EXPIRED] = {"plan.expired", REACH_LOG},
+	[EVENT_PLAN_QUARANTINED] = {"plan.quarantined", REACH_LOG},
+	[EVENT_PLAN_COMPLETE] = {"plan.complete", REACH_LOG},
+	[EVENT_PLAN_STALLED] = {"plan.stalled", REACH_LOG},
+	[EVENT_PLAN_REPLAN_FAILED] = {"plan.replan_failed", REACH_RING},
 };
 
 /* What this file needs in the fixed segment, in bytes. */

@@ -37,7 +37,14 @@ typedef enum EventKind
 	EVENT_ENTITY_LOADED,		/* into memory, not at its creation */
 	EVENT_ENTITY_FLUSHED,		/* out of memory into its row */
 	EVENT_ENTITY_CONFLICT,		/* its row was written past us: what memory had is dropped */
-	EVENT_MESSAGE_SET_ASIDE		/* a message to an entity was given up */
+	EVENT_MESSAGE_SET_ASIDE,	/* a message to an entity was given up */
+	EVENT_PLAN_JOINED,			/* a worker */
+	EVENT_PLAN_LEFT,
+	EVENT_PLAN_EXPIRED,			/* nothing was heard of a worker for its ttl */
+	EVENT_PLAN_QUARANTINED,		/* a split was given up */
+	EVENT_PLAN_COMPLETE,
+	EVENT_PLAN_STALLED,			/* what is not done is quarantined */
+	EVENT_PLAN_REPLAN_FAILED	/* of a planner within the database */
 } EventKind;
 
 /* Zero the struct, then set what matters. The strings are copied. */

@@ -38,9 +38,12 @@
 #include "fence.h"
 #include "guc.h"
 #include "lease_row.h"
+#include "member.h"
 #include "message.h"
+#include "plan.h"
 #include "request.h"
 #include "shmem.h"
+#include "split_row.h"
 #include "task.h"
 #include "worker.h"
 
@@ -63,7 +66,8 @@ on_relation_change(Datum arg, Oid relation)
 {
 	if (relation == InvalidOid || relation == cache.lease || relation == cache.task ||
 		relation == cache.task_state || relation == cache.task_run || relation == cache.entity_type ||
-		relation == cache.request[0] || relation == cache.request[1] || relation == cache.message)
+		relation == cache.request[0] || relation == cache.request[1] || relation == cache.message ||
+		relation == cache.plan || relation == cache.split || relation == cache.split_state || relation == cache.member)
 		cache_valid = false;
 }
 
@@ -185,17 +189,29 @@ extension_find(void)
 	cache.message_pkey = index_of(cache.message, "message_pkey");
 	cache.message_queue = index_of(cache.message, "message_queue_idx");
 	cache.message_number = member_relation("_message_number");
+	cache.plan = member_relation("plan");
+	cache.plan_pkey = index_of(cache.plan, "plan_pkey");
+	cache.split = member_relation("split");
+	cache.split_pkey = index_of(cache.split, "split_pkey");
+	cache.split_by_name = index_of(cache.split, "split_plan_id_split_key");
+	cache.split_state = member_relation("split_state");
+	cache.split_state_pkey = index_of(cache.split_state, "split_state_pkey");
+	cache.member = member_relation("member");
+	cache.member_pkey = index_of(cache.member, "member_pkey");
+	cache.split_plan_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("split_plan"), ObjectIdGetDatum(cache.schema));
 	cache.differs = !has_columns(cache.lease, LEASE_ROW_COLUMNS) || !has_columns(cache.task, TASK_COLUMNS) ||
 		!has_columns(cache.task_state, STATE_COLUMNS) || !has_columns(cache.task_run, RUN_COLUMNS) ||
 		!has_columns(cache.entity_type, ENTITY_TYPE_COLUMNS) || !has_columns(cache.request[0], REQUEST_COLUMNS) ||
-		!has_columns(cache.request[1], REQUEST_COLUMNS) || !has_columns(cache.message, MESSAGE_COLUMNS);
+		!has_columns(cache.request[1], REQUEST_COLUMNS) || !has_columns(cache.message, MESSAGE_COLUMNS) ||
+		!has_columns(cache.plan, PLAN_COLUMNS) || !has_columns(cache.split, SPLIT_COLUMNS) ||
+		!has_columns(cache.split_state, STEP_COLUMNS) || !has_columns(cache.member, MEMBER_COLUMNS);
 	cache.guard_function = function_oid("_guard", 0, NULL);
 	cache.admin_function = function_oid("advance_tokens", 1, bigint_arg);
 	/* while its script runs some of it is still missing */
 	if (!OidIsValid(cache.admin_function) || !OidIsValid(cache.guard_function) ||
 		!OidIsValid(cache.task_state_pkey) || !OidIsValid(cache.task_run_pkey) || !OidIsValid(cache.lease_pkey) ||
 		!OidIsValid(cache.entity_type_pkey) || !OidIsValid(cache.request_half) || !OidIsValid(cache.history_function) ||
-		!OidIsValid(cache.message_queue))
+		!OidIsValid(cache.message_queue) || !OidIsValid(cache.member_pkey) || !OidIsValid(cache.split_by_name))
 		cache_valid = false;
 	return &cache;
 }

@@ -41,6 +41,16 @@ typedef struct Extension
 	Oid			message_pkey;
 	Oid			message_queue;	/* an index: see message_queue.c */
 	Oid			message_number; /* a sequence */
+	Oid			plan;
+	Oid			plan_pkey;
+	Oid			split;			/* what each split is, its primary key, and the one by name */
+	Oid			split_pkey;
+	Oid			split_by_name;
+	Oid			split_state;	/* how far it is */
+	Oid			split_state_pkey;
+	Oid			member;
+	Oid			member_pkey;
+	Oid			split_plan_type;	/* revenant.split_plan */
 	Oid			guard_function; /* revenant._guard() */
 	Oid			history_function;	/* revenant._keep_history() */
 	Oid			admin_function; /* EXECUTE on it makes an admin */

@@ -74,13 +74,13 @@ void
 guc_define(void)
 {
 	DefineCustomStringVariable("revenant.databases",
-							   "Databases whose tasks are run and whose leases are looked after.",
+							   "Databases whose tasks are run and whose leases and plans are looked after.",
 							   "A list of names separated by commas; empty for every database that has the extension.",
 							   &guc_databases, "",
 							   PGC_SIGHUP, GUC_LIST_INPUT, check_databases, NULL, NULL);
 
 	DefineCustomBoolVariable("revenant.enabled",
-							 "Runs tasks. Off stops every task of this server.",
+							 "Runs tasks, and looks after plans. Off stops every task of this server.",
 							 NULL,
 							 &guc_enabled, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
@@ -134,8 +134,8 @@ guc_define(void)
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("revenant.shared_memory",
-							"The most shared memory that leases, tasks and entities may take.",
-							"It is taken as it is needed. When it is used up, a new lease fails with SQLSTATE 53200, and states of entities go into their rows at once.",
+							"The most shared memory that leases, tasks, plans and entities may take.",
+							"It is taken as it is needed. When it is used up, a new lease and a claim of a split fail with SQLSTATE 53200, and states of entities go into their rows at once.",
 							&guc_shared_memory_mb, 256, 4, 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
 

@@ -42,6 +42,7 @@
 #include "lease_row.h"
 #include "lease_standing.h"
 #include "lease_wait.h"
+#include "plan.h"
 #include "row.h"
 #include "stat.h"
 #include "task.h"
@@ -92,7 +93,7 @@ check_reserved_name(const char *name)
 	if (!task && strncmp(name, "plan/", 5) != 0)
 		return;
 	owner = task ? task_role(name) : InvalidOid;
-	if (OidIsValid(owner) && is_member_of_role(GetUserId(), owner))
+	if (task ? OidIsValid(owner) && is_member_of_role(GetUserId(), owner) : plan_role_owns(name + strlen("plan/")))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

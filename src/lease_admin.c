@@ -197,6 +197,34 @@ revoke_all(const char *name, const char *reason, bool terminate)
 }
 
 /*
+ * Ends a hold by ttl, if there is one, at commit: for what the name stands for is no more. Waits for
+ * who is fenced by it. One that this very transaction acquired is released.
+ */
+void
+lease_end_ttl(const char *name, const char *reason)
+{
+	LeaseNameToken arg = {.function = "revenant.release()",.name = name};
+	LeaseKey	key;
+	LeaseOp    *look;
+	LeaseOp    *mine;
+	LeaseHold	now;
+
+	lease_key_make(&key, name);
+	look = lease_find_entry(&key, name);
+	if (look == NULL)
+		return;
+	if (lease_entry_is_taken(look->entry, &now) && now.scope == LEASE_TTL)
+		(void) revoke_ttl(look->entry, name, now.token, reason, false);
+	mine = lease_xact_find(LEASE_OP_ACQUIRE, look->entry, 0);
+	if (mine != NULL && mine->hold.scope == LEASE_TTL)
+	{
+		arg.token = mine->hold.token;
+		(void) lease_release(&arg, 0);
+	}
+	lease_xact_forget(look);
+}
+
+/*
  * revenant.revoke(lease, reason, terminate)
  *
  * Takes a lease away from whoever holds it, in every scope, and returns the

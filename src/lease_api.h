@@ -27,6 +27,10 @@ extern int64 lease_await_change(const char *name, int64 seen, int64 until_us);
 extern bool lease_is_current(const LeaseNameToken *arg);
 extern void lease_fence(const LeaseNameToken *arg);
 extern bool lease_guard_passes(const char *name);
+extern void lease_end_ttl(const char *name, const char *reason);
+
+/* lease_await.c */
+extern void await_leave_snapshot(FunctionCallInfo fcinfo);
 
 /* lease_api.c: arguments, for all SQL functions about leases */
 extern char *lease_name_check(const char *name);

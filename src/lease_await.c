@@ -27,19 +27,20 @@
 #include "lease_api.h"
 #include "lease_wait.h"
 #include "lease_xact.h"
+#include "plan_xact.h"
 
 /*
  * Leaves the caller's snapshot behind if that is possible: this is a CALL at
- * top level, not in a transaction block, and nothing was written or done to leases.
+ * top level, not in a transaction block, and nothing was written or done to leases and plans.
  */
-static void
-leave_snapshot(FunctionCallInfo fcinfo)
+void
+await_leave_snapshot(FunctionCallInfo fcinfo)
 {
 	CallContext *context = (CallContext *) fcinfo->context;
 
 	if (context == NULL || !IsA(context, CallContext) || context->atomic ||
 		GetCurrentTransactionNestLevel() > 1 || SPI_inside_nonatomic_context() ||
-		TransactionIdIsValid(GetTopTransactionIdIfAny()) || !lease_xact_is_empty())
+		TransactionIdIsValid(GetTopTransactionIdIfAny()) || !lease_xact_is_empty() || !plan_xact_is_empty())
 		return;
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();
@@ -72,7 +73,7 @@ SQL_FUNCTION(revenant_await_lease)
 	lease_acquire_args(fcinfo, 2, &request);
 	request.wait_us = lease_wait_arg(fcinfo, 9);
 	PreventCommandDuringRecovery(request.function);
-	leave_snapshot(fcinfo);
+	await_leave_snapshot(fcinfo);
 	return result(fcinfo, lease_acquire(&request));
 }
 
@@ -91,6 +92,6 @@ SQL_FUNCTION(revenant_await_change)
 
 	PreventCommandDuringRecovery("revenant.await_change()");
 	if (seen != 0)
-		leave_snapshot(fcinfo);
+		await_leave_snapshot(fcinfo);
 	return result(fcinfo, lease_await_change(name, seen, wait_us < 0 ? WAIT_FOREVER : clock_now_us() + wait_us));
 }

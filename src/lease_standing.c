@@ -319,6 +319,7 @@ lease_who(const char *name, LeaseHold *hold)
 		return NULL;
 	held = lease_entry_is_live(look->entry, hold) && !lease_hold_lost_its_session(hold, &key);
 	held = held || lease_session_hold_stands(look->entry, hold);
+	held = held && lease_xact_find(LEASE_OP_RELEASE, look->entry, hold->token) == NULL;
 	mine = lease_xact_find(LEASE_OP_ACQUIRE, look->entry, 0);
 	if (!held && mine != NULL)
 		held = lease_standing(look->entry, mine->hold.token, hold) == STANDING_CURRENT;

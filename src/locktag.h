@@ -17,7 +17,9 @@
 typedef enum LockKind
 {
 	LOCK_OTHER = 0,				/* reserving a block of tokens (more = 0), debug points (1), an entity (2), a request_id of send (3),
-								 * the queue for a row of a snapshot table (4) */
+								 * the queue for a row of a snapshot table (4), a plan (5), the claim of a split (6),
+								 * the name of a member of a plan (7), who changes a plan as a whole (8), transactions that have fenced splits of
+								 * a plan (9) */
 	LOCK_HOLD = 1,				/* H: who holds a name, and the queue of those who want to */
 	LOCK_FENCE = 2,				/* F: who is fenced by a name */
 	LOCK_BOUND = 3				/* B: sessions whose end ends a hold of the name */
@@ -28,6 +30,11 @@ typedef enum LockKind
 #define LOCK_OTHER_ENTITY 2
 #define LOCK_OTHER_REQUEST 3
 #define LOCK_OTHER_QUEUE 4
+#define LOCK_OTHER_PLAN 5
+#define LOCK_OTHER_CLAIM 6
+#define LOCK_OTHER_MEMBER 7
+#define LOCK_OTHER_CHANGE 8
+#define LOCK_OTHER_FENCED 9
 
 static inline LOCKTAG
 locktag_make(LockKind kind, Oid database, uint64 digest, uint16 more)

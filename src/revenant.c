@@ -21,6 +21,7 @@
 #include "lease_xact.h"
 #include "message.h"
 #include "shmem.h"
+#include "plan_xact.h"
 #include "snapshot.h"
 #include "task_change.h"
 
@@ -39,6 +40,7 @@ _PG_init(void)
 		return;
 	guc_define();
 	shmem_install_hooks();
+	plan_xact_install_callbacks();	/* first, so called last: it sees what all others have written, and told */
 	events_install_callbacks();
 	extension_install_callbacks();
 	lease_xact_install_callbacks();

@@ -37,6 +37,7 @@
 #include "lease_entry.h"
 #include "lease_holder.h"
 #include "lease_local.h"
+#include "plan_memory.h"
 #include "shmem.h"
 #include "stat.h"
 #include "stat_task.h"
@@ -79,7 +80,7 @@ static void attach(void);
 
 static const char *const tranche_names[] = {
 	"RevenantDatabases", "RevenantLeases", "RevenantHolders", "RevenantTasks", "RevenantStats", "RevenantTaskStats", "RevenantEntities",
-	"RevenantFlushers", "RevenantArea"
+	"RevenantFlushers", "RevenantPlans", "RevenantClaims", "RevenantMembers", "RevenantArea"
 };
 
 /* What each table is made of; the tranche is known at run time only. */
@@ -110,6 +111,15 @@ table_parameters(SharedTable which)
 			break;
 		case SHARED_FLUSHERS:
 			params = *flusher_params();
+			break;
+		case SHARED_PLANS:
+			params = *plan_entry_params();
+			break;
+		case SHARED_CLAIMS:
+			params = *claim_entry_params();
+			break;
+		case SHARED_MEMBERS:
+			params = *member_entry_params();
 			break;
 		default:
 			params = *task_status_params();
@@ -265,6 +275,13 @@ shmem_area(void)
 	if (area == NULL)
 		attach();
 	return area;
+}
+
+/* The LWLock tranche of a shared table, for what else is locked there. */
+int
+shmem_tranche(SharedTable which)
+{
+	return shared->tranches[which];
 }
 
 /* One of the shared hash tables, attached at the first use. */

@@ -22,6 +22,9 @@ typedef enum SharedTable
 	SHARED_TASK_STATS,			/* StatTask */
 	SHARED_ENTITIES,			/* EntityEntry: states that are ahead of their rows */
 	SHARED_FLUSHERS,			/* Flusher: one per owner of such */
+	SHARED_PLANS,				/* PlanEntry */
+	SHARED_CLAIMS,				/* ClaimEntry: splits that are owned */
+	SHARED_MEMBERS,				/* MemberEntry: workers that joined a plan */
 	SHARED_TABLES				/* how many there are */
 } SharedTable;
 
@@ -29,6 +32,7 @@ extern void shmem_install_hooks(void);
 extern bool shmem_is_ready(void);
 extern void shmem_require(void);
 extern dsa_area *shmem_area(void);
+extern int	shmem_tranche(SharedTable which);
 extern dshash_table *shmem_table(SharedTable which);
 extern bool shmem_has_room(Size more);
 extern bool shmem_has_room_to_load(Size more);

@@ -38,6 +38,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "extension.h"
+#include "plan_entry.h"
 #include "shmem.h"
 #include "stat.h"
 #include "stat_task.h"
@@ -349,5 +350,6 @@ SQL_FUNCTION(revenant_stat_reset)
 		pg_atomic_write_u64(&mine->since, (uint64) GetCurrentTimestamp());
 	}
 	stat_task_reset(MyDatabaseId, instance);
+	plan_reset_counters(instance);
 	PG_RETURN_VOID();
 }

@@ -11,7 +11,7 @@
  *		load		the rows, if they may have changed, or every half a minute
  *		decide		for each task the phase it belongs in; start what is due, in
  *					order of lateness, and stop what must not run
- *		serve		runners that deliver messages: service.c, message_due.c
+ *		serve		runners that deliver messages: service.c, message_due.c; plans: plan_watch.c
  *		upkeep		what is beside the tasks: upkeep.c
  *
  * Each of these is a transaction of its own, or several, and an error in one
@@ -74,6 +74,8 @@
 #include "guc.h"
 #include "lease.h"
 #include "message_due.h"
+#include "plan_memory.h"
+#include "plan_watch.h"
 #include "restart.h"
 #include "row.h"
 #include "service.h"
@@ -111,6 +113,7 @@ static int64 load_every_us = LOAD_EVERY_US;
 static int64 pruned_us = 0;
 static int64 slots_complained_us = 0;
 static bool clock_set_back = false;	/* the wall clock, since the last tick */
+static bool plans_unseen = true;	/* this server has begun to lead, or the extension is another one, since plans were looked for */
 
 /* ---------------------------------------------------------------- small things */
 
@@ -923,6 +926,8 @@ look_for_extension(void *arg)
 		lease_purge();
 		stat_purge(MyDatabaseId, instance);
 		entity_memory_purge(MyDatabaseId, instance);
+		plan_memory_purge(MyDatabaseId, instance);
+		plans_unseen = true;
 		service_forget_all();
 	}
 	if (extension_present)
@@ -958,6 +963,7 @@ leave(void)
 	lease_forget_database(MyDatabaseId);
 	stat_purge(MyDatabaseId, InvalidOid);
 	entity_memory_purge(MyDatabaseId, InvalidOid);
+	plan_memory_purge(MyDatabaseId, InvalidOid);
 	instance = InvalidOid;
 	if (worker_supervisor_absent(me.slot))
 		proc_exit(0);
@@ -1004,6 +1010,7 @@ stop_following(void)
 		task->reason_hash = 0;
 	}
 	loaded_us = 0;
+	plans_unseen = true;
 }
 
 /* Enters the era, without which nothing is done. False: not yet. */
@@ -1030,6 +1037,8 @@ serve(void)
 	message_look_for_due();
 	flusher_look(instance);
 	service_start_wanted(instance);
+	plan_watch(instance, plans_unseen);
+	plans_unseen = false;
 }
 
 /* One look at everything. */
@@ -1109,6 +1118,7 @@ revenant_supervisor_main(Datum main_arg)
 	tick_init();
 	supervised_init();
 	service_init();
+	plan_assign_init();
 	events_defer_notify(true);
 	wait_event = compat_wait_event("RevenantSupervisorMain");
 

@@ -18,6 +18,7 @@
 #include "error.h"
 #include "extension.h"
 #include "message.h"
+#include "plan.h"
 #include "row.h"
 #include "task.h"
 #include "task_change.h"
@@ -34,6 +35,7 @@ SQL_FUNCTION(revenant_drop_task)
 
 	task_require_writable("drop_task");
 	name = task_name_argument(fcinfo);
+	task_require_not_plans(name, "drop_task");
 	oids = *extension_get();
 	rel = table_open(oids.task, RowExclusiveLock);
 	while (!row_delete(rel, task_find(rel, &oids, name)))
@@ -183,7 +185,7 @@ collect_foreign(Relation rel, HeapTuple tuple, void *arg)
 
 /*
  * adopt(): makes this database's own what was copied into it. Returns how many
- * tasks and messages. A role is looked up by its name; a task whose role does not exist here
+ * tasks, messages and plans. A role is looked up by its name; a task whose role does not exist here
  * stays held for that reason. Raises 25006, and 42501 if a task runs as a
  * role that the caller cannot become, or a message was sent by one.
  */
@@ -240,5 +242,6 @@ SQL_FUNCTION(revenant_adopt)
 		task_note_change();
 	if (OidIsValid(oids.message_pkey))
 		adopted += message_adopt(&oids);
+	adopted += plan_adopt(&oids);
 	PG_RETURN_INT64(adopted);
 }

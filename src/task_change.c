@@ -39,6 +39,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "debug.h"
+#include "plan.h"
 #include "row.h"
 #include "task.h"
 #include "task_change.h"
@@ -128,6 +129,29 @@ task_name_argument(FunctionCallInfo fcinfo)
 				 errmsg("task name is too long"),
 				 errdetail("It has %zu bytes, and may have %d.", strlen(name), TASK_NAME_MAX)));
 	return name;
+}
+
+/*
+ * Raises 22023 for a name that only the planner of a plan has for its task. `function` is
+ * create_task, alter_task or drop_task.
+ */
+void
+task_require_not_plans(const char *name, const char *function)
+{
+	char	   *plan;
+
+	if (strncmp(name, PLAN_PREFIX, strlen(PLAN_PREFIX)) != 0)
+		return;
+	plan = quote_literal_cstr(name + strlen(PLAN_PREFIX));
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("task name \"%s\" belongs to a plan", name),
+			 errdetail("Names that begin with \"%s\" are those of the tasks that run the planners of plans.", PLAN_PREFIX),
+			 strcmp(function, "create_task") == 0 ?
+			 errhint("SELECT revenant.create_plan(%s, planner_function => 'schema.function')", plan) :
+			 strcmp(function, "drop_task") == 0 ?
+			 errhint("SELECT revenant.drop_plan(%s), or revenant.alter_plan(%s, '{\"planner_function\": null}')", plan, plan) :
+			 errhint("SELECT revenant.alter_plan(%s, '{\"replan_every\": \"60 s\"}')", plan)));
 }
 
 /* Raises 42501 unless the caller may become this role. */

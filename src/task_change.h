@@ -28,6 +28,7 @@ extern void task_note_change(void);
 extern void task_require_writable(const char *function);
 extern char *task_text_argument(FunctionCallInfo fcinfo, int arg);	/* NULL for null */
 extern char *task_name_argument(FunctionCallInfo fcinfo);
+extern void task_require_not_plans(const char *name, const char *function);
 extern void task_require_membership(const char *task, Oid role);
 extern HeapTuple task_find(Relation rel, const Extension *extension, const char *name);
 extern void task_begin_change(FunctionCallInfo fcinfo, const char *function, TaskChange *change);

@@ -375,6 +375,7 @@ SQL_FUNCTION(revenant_create_task)
 
 	task_require_writable("create_task");
 	draft.name = task_name_argument(fcinfo);
+	task_require_not_plans(draft.name, "create_task");
 	for (int i = 0; i < (int) lengthof(fields); i++)
 	{
 		int			column = fields[i].attribute - 1;
@@ -465,6 +466,7 @@ SQL_FUNCTION(revenant_alter_task)
 
 	task_require_writable("alter_task");
 	draft.name = task_name_argument(fcinfo);
+	task_require_not_plans(draft.name, "alter_task");
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

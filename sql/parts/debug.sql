@@ -5,6 +5,8 @@ CREATE FUNCTION revenant._debug_let_go(point text) RETURNS boolean
 LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_let_go';
 CREATE FUNCTION revenant._debug_hold_quiet(point text) RETURNS void
 LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_hold_quiet';
+CREATE FUNCTION revenant._debug_hold_quiet_one(point text) RETURNS void
+LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_hold_quiet_one';
 CREATE FUNCTION revenant._debug_let_go_quiet(point text) RETURNS void
 LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_let_go_quiet';
 CREATE FUNCTION revenant._debug_quiet_waiters(point text) RETURNS integer

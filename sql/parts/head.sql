@@ -1,3 +1,3 @@
 -- The schema. One that somebody else made before is an error: nothing of it could be trusted.
 CREATE SCHEMA revenant;
-COMMENT ON SCHEMA revenant IS 'leases, fencing and elected tasks: there is only one';
+COMMENT ON SCHEMA revenant IS 'leases, fencing, elected tasks, durable entities and plans: there is only one';

@@ -138,8 +138,72 @@ COMMENT ON COLUMN revenant.stat_entities.messages_set_aside IS 'messages that we
 COMMENT ON COLUMN revenant.stat_entities.stats_reset IS 'as in revenant.stat_leases';
 REVOKE ALL ON TABLE revenant.stat_entities FROM PUBLIC;
 
+-- What this server has counted of each plan, in the order of enum PlanCounter, and how it is now: src/plan_view.c.
+CREATE FUNCTION revenant._stat_plans(
+	OUT plan pg_catalog.text, OUT acquired_create pg_catalog.int8, OUT acquired_reclaimed pg_catalog.int8, OUT acquired_expired pg_catalog.int8,
+	OUT acquired_reassigned pg_catalog.int8, OUT lost_fenced pg_catalog.int8, OUT lost_starved pg_catalog.int8, OUT lost_revoked pg_catalog.int8,
+	OUT lost_expired pg_catalog.int8, OUT releases pg_catalog.int8, OUT commits pg_catalog.int8, OUT finished pg_catalog.int8,
+	OUT failures pg_catalog.int8, OUT quarantines pg_catalog.int8, OUT revocations_requested pg_catalog.int8,
+	OUT revocations_drained pg_catalog.int8, OUT revocations_forced pg_catalog.int8, OUT revocations_cancelled pg_catalog.int8,
+	OUT revocations_declined pg_catalog.int8, OUT planned pg_catalog.int8, OUT replans_ok pg_catalog.int8, OUT replans_noop pg_catalog.int8,
+	OUT replans_error pg_catalog.int8, OUT replans_fenced pg_catalog.int8, OUT total_replan_time pg_catalog.float8,
+	OUT total_drain_time pg_catalog.float8, OUT assignments pg_catalog.int8, OUT total_assign_time pg_catalog.float8,
+	OUT fenced_writes pg_catalog.int8, OUT owned pg_catalog.int8, OUT done pg_catalog.int8, OUT quarantined pg_catalog.int8,
+	OUT live_members pg_catalog.int4, OUT leader pg_catalog.text, OUT idle_members pg_catalog.int4, OUT draining pg_catalog.int8,
+	OUT stats_reset pg_catalog.timestamptz
+) RETURNS SETOF pg_catalog.record
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_stat_plans';
+REVOKE ALL ON FUNCTION revenant._stat_plans() FROM PUBLIC;
+
+CREATE VIEW revenant.stat_plans AS
+SELECT
+	s.plan, s.acquired_create, s.acquired_reclaimed, s.acquired_expired, s.acquired_reassigned, s.lost_fenced, s.lost_starved, s.lost_revoked,
+	s.lost_expired, s.releases, s.commits, s.finished, s.failures, s.quarantines, s.revocations_requested, s.revocations_drained,
+	s.revocations_forced, s.revocations_cancelled, s.revocations_declined, s.planned, s.replans_ok, s.replans_noop, s.replans_error,
+	s.replans_fenced, s.total_replan_time, s.total_drain_time, s.assignments, s.total_assign_time, s.fenced_writes, s.owned, s.done, s.quarantined,
+	s.live_members, s.leader, s.idle_members, s.draining, s.stats_reset
+FROM revenant._stat_plans() AS s;
+COMMENT ON VIEW revenant.stat_plans IS 'one row for each plan: what was counted of it on this server since stats_reset, and, from owned on, how it is now';
+COMMENT ON COLUMN revenant.stat_plans.acquired_create IS 'claims of splits that were never owned, in transactions that committed, as in all columns that do not say otherwise';
+COMMENT ON COLUMN revenant.stat_plans.acquired_reclaimed IS 'claims of splits that had been released, had failed, or were requeued';
+COMMENT ON COLUMN revenant.stat_plans.acquired_expired IS 'claims of splits whose claim before had expired';
+COMMENT ON COLUMN revenant.stat_plans.acquired_reassigned IS 'claims of splits that were handed over or revoked for the sake of balance, or whose member joined again';
+COMMENT ON COLUMN revenant.stat_plans.lost_fenced IS 'claims that ended because a newer one took their place: their member joined again';
+COMMENT ON COLUMN revenant.stat_plans.lost_starved IS 'claims that ended because their member was silent after a revocation that was cancelled';
+COMMENT ON COLUMN revenant.stat_plans.lost_revoked IS 'claims that ended because their split was not handed over in time';
+COMMENT ON COLUMN revenant.stat_plans.lost_expired IS 'claims whose time, or whose member''s, was over';
+COMMENT ON COLUMN revenant.stat_plans.releases IS 'claims that their worker ended itself: by release_split and leave_plan; what it handed over (drained) is in revocations_drained';
+COMMENT ON COLUMN revenant.stat_plans.commits IS 'commits of splits that changed something; one of a split that says what is there already is none';
+COMMENT ON COLUMN revenant.stat_plans.finished IS 'splits that became done by a commit; not those that were published as done';
+COMMENT ON COLUMN revenant.stat_plans.failures IS 'calls of fail_split';
+COMMENT ON COLUMN revenant.stat_plans.quarantines IS 'splits that were given up after max_attempts';
+COMMENT ON COLUMN revenant.stat_plans.revocations_requested IS 'how often a member was asked to hand a split over';
+COMMENT ON COLUMN revenant.stat_plans.revocations_drained IS 'of them, those that the member followed';
+COMMENT ON COLUMN revenant.stat_plans.revocations_forced IS 'of them, those that it did not follow in time';
+COMMENT ON COLUMN revenant.stat_plans.revocations_cancelled IS 'of them, those that were taken back';
+COMMENT ON COLUMN revenant.stat_plans.revocations_declined IS 'of them, those that it declined';
+COMMENT ON COLUMN revenant.stat_plans.planned IS 'splits that were published';
+COMMENT ON COLUMN revenant.stat_plans.replans_ok IS 'publications, by planner_function or from outside, that changed something';
+COMMENT ON COLUMN revenant.stat_plans.replans_noop IS 'publications in which nothing was new';
+COMMENT ON COLUMN revenant.stat_plans.replans_error IS 'runs of the planner_function that failed';
+COMMENT ON COLUMN revenant.stat_plans.replans_fenced IS 'publications that were refused because another generation had taken over';
+COMMENT ON COLUMN revenant.stat_plans.total_replan_time IS 'how long the runs of the planner_function took, all together, in milliseconds';
+COMMENT ON COLUMN revenant.stat_plans.total_drain_time IS 'how long revocations took from the request to their end, all together, in milliseconds';
+COMMENT ON COLUMN revenant.stat_plans.assignments IS 'how often it was computed which member gets what';
+COMMENT ON COLUMN revenant.stat_plans.total_assign_time IS 'how long that took, all together, in milliseconds';
+COMMENT ON COLUMN revenant.stat_plans.fenced_writes IS 'calls that were refused for their epoch or generation, RV001 and RV002; their transactions need not commit';
+COMMENT ON COLUMN revenant.stat_plans.owned IS 'splits that are owned now';
+COMMENT ON COLUMN revenant.stat_plans.done IS 'splits that are done now';
+COMMENT ON COLUMN revenant.stat_plans.quarantined IS 'splits that are quarantined now';
+COMMENT ON COLUMN revenant.stat_plans.live_members IS 'members whose time is not over';
+COMMENT ON COLUMN revenant.stat_plans.leader IS 'who plans now, as it has named itself; null: nobody leads';
+COMMENT ON COLUMN revenant.stat_plans.idle_members IS 'of the live members, those that own nothing';
+COMMENT ON COLUMN revenant.stat_plans.draining IS 'splits that a member was asked to hand over, and has not yet';
+COMMENT ON COLUMN revenant.stat_plans.stats_reset IS 'as in revenant.stat_leases, but not before this server knew the plan';
+REVOKE ALL ON TABLE revenant.stat_plans FROM PUBLIC;
+
 CREATE FUNCTION revenant.stat_reset() RETURNS pg_catalog.void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_stat_reset';
 COMMENT ON FUNCTION revenant.stat_reset() IS
-'sets the counters of this database to zero on this server, those of its tasks too; at once, and a rollback does not bring them back';
+'sets the counters of this database to zero on this server, those of its tasks and plans too; at once, and a rollback does not bring them back';
 REVOKE ALL ON FUNCTION revenant.stat_reset() FROM PUBLIC;

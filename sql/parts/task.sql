@@ -172,7 +172,7 @@ REVOKE ALL ON FUNCTION revenant.unquarantine_task(pg_catalog.text) FROM PUBLIC;
 
 CREATE FUNCTION revenant.adopt() RETURNS pg_catalog.int8
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_adopt';
-COMMENT ON FUNCTION revenant.adopt() IS 'starts the tasks, and delivers the messages, that came from another cluster or database by a dump, a template or pg_upgrade; returns how many';
+COMMENT ON FUNCTION revenant.adopt() IS 'starts the tasks, delivers the messages, and goes on with the plans, that came from another cluster or database by a dump, a template or pg_upgrade; returns how many';
 REVOKE ALL ON FUNCTION revenant.adopt() FROM PUBLIC;
 
 CREATE FUNCTION revenant.current_task() RETURNS pg_catalog.text

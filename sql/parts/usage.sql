@@ -35,10 +35,22 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('TABLE revenant.messages', 'SELECT', 'reader'),
 	('FUNCTION revenant._may_see_message(text, bigint, bigint, bigint)', 'EXECUTE', 'reader'),
 	('FUNCTION revenant._is_native(bigint, bigint)', 'EXECUTE', 'reader'),
+	('TABLE revenant.plans', 'SELECT', 'reader'),
+	('TABLE revenant.splits', 'SELECT', 'reader'),
+	('TABLE revenant.members', 'SELECT', 'reader'),
+	('TABLE revenant.stat_plans', 'SELECT', 'reader'),
+	('FUNCTION revenant._plan_live(text)', 'EXECUTE', 'reader'),
+	('FUNCTION revenant._split_live(bigint, bigint, bigint)', 'EXECUTE', 'reader'),
+	('FUNCTION revenant._members()', 'EXECUTE', 'reader'),
+	('FUNCTION revenant._stat_plans()', 'EXECUTE', 'reader'),
+	('FUNCTION revenant.plan_progress(text)', 'EXECUTE', 'reader'),
 	-- what pg_dump reads
 	('TABLE revenant.task', 'SELECT', 'reader'),
 	('TABLE revenant.entity_type', 'SELECT', 'reader'),
 	('TABLE revenant.message', 'SELECT', 'reader'),
+	('TABLE revenant.plan', 'SELECT', 'reader'),
+	('TABLE revenant.split', 'SELECT', 'reader'),
+	('TABLE revenant.split_state', 'SELECT', 'reader'),
 	('SEQUENCE revenant._message_number', 'SELECT', 'reader'),
 	('TABLE revenant.usage_grant', 'SELECT', 'reader'),
 	('SEQUENCE revenant._token_dump', 'SELECT', 'reader'),
@@ -103,6 +115,34 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('TABLE revenant.messages', 'SELECT', 'user'),
 	('FUNCTION revenant._may_see_message(text, bigint, bigint, bigint)', 'EXECUTE', 'user'),
 	('FUNCTION revenant._is_native(bigint, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.lead_plan(text, text, interval, text, uuid)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.planner_state(text, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.publish(text, bigint, jsonb, jsonb, boolean)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.resign_plan(text, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant._run_planner(text, boolean)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.join_plan(text, text, integer, interval, text, uuid)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.poll_plan(text, bigint, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.drained(text, text, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.decline_revoke(text, text, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.leave_plan(text, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.claim_splits(text, text, integer, interval, text, uuid)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.commit_split(text, text, bigint, jsonb, numeric, boolean)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.commit_splits(text, jsonb)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.fence_split(text, text, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.renew_splits(text, text[], bigint[], interval)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.fail_split(text, text, bigint, text)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.release_split(text, text, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant.requeue_split(text, text)', 'EXECUTE', 'user'),
+	('PROCEDURE revenant.await_splits(text, bigint, interval)', 'EXECUTE', 'user'),
+	('TABLE revenant.plans', 'SELECT', 'user'),
+	('TABLE revenant.splits', 'SELECT', 'user'),
+	('TABLE revenant.members', 'SELECT', 'user'),
+	('TABLE revenant.stat_plans', 'SELECT', 'user'),
+	('FUNCTION revenant._plan_live(text)', 'EXECUTE', 'user'),
+	('FUNCTION revenant._split_live(bigint, bigint, bigint)', 'EXECUTE', 'user'),
+	('FUNCTION revenant._members()', 'EXECUTE', 'user'),
+	('FUNCTION revenant._stat_plans()', 'EXECUTE', 'user'),
+	('FUNCTION revenant.plan_progress(text)', 'EXECUTE', 'user'),
 
 	('FUNCTION revenant.advance_tokens(bigint)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.revoke(text, text, boolean)', 'EXECUTE', 'admin'),
@@ -118,6 +158,11 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('FUNCTION revenant.create_entity_type(text, regclass, text, jsonb, text, integer, text, text, interval, interval, text)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.alter_entity_type(text, jsonb)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.drop_entity_type(text)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.create_plan(text, text, text, interval, interval, integer, integer, interval, interval, jsonb)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.alter_plan(text, jsonb)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.drop_plan(text)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.reset_plan(text)', 'EXECUTE', 'admin'),
+	('FUNCTION revenant.purge_plan(text, timestamp with time zone)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.stat_reset()', 'EXECUTE', 'admin');
 
 CREATE TABLE revenant.usage_grant (
@@ -194,7 +239,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION revenant.grant_usage(text, text) IS
-'lets a role use the extension as reader (views, pg_dump), user (leases) or admin (tasks, tokens); only for the extension''s owner';
+'lets a role use the extension as reader (views, pg_dump), user (leases, entities, work on plans) or admin (tasks, types of entities, plans, tokens); only for the extension''s owner';
 REVOKE ALL ON FUNCTION revenant.grant_usage(text, text) FROM PUBLIC;
 
 CREATE FUNCTION revenant.revoke_usage(role text) RETURNS void

@@ -1,8 +1,8 @@
 -- Nobody's program breaks by a changed signature: the public functions and views are those of the contract, to the letter.
 BEGIN;
-SELECT plan(11);
+SELECT plan(13);
 
--- Every public function there will be. What is not built yet is not there; what is there must be one of these.
+-- Every public function.
 CREATE TEMP TABLE contract (line text PRIMARY KEY);
 INSERT INTO contract (line) VALUES
 	('function abdicate(election text, token bigint) returns boolean'),
@@ -97,8 +97,13 @@ INSERT INTO contract (line) VALUES
 	('function unquarantine_task(name text) returns void'),
 	('function upgrade_all(type text, batch integer DEFAULT 1000) returns bigint');
 
+-- The columns of every public view and type.
 CREATE TEMP TABLE contract_column (relation text, position int, name text, type text);
 INSERT INTO contract_column (relation, position, name, type) VALUES
+	('claim_result', 1, 'is_leader', 'boolean'),
+	('claim_result', 2, 'token', 'bigint'),
+	('claim_result', 3, 'leader', 'text'),
+	('claim_result', 4, 'refresh_after', 'interval'),
 	('leases', 1, 'lease', 'text'),
 	('leases', 2, 'scope', 'text'),
 	('leases', 3, 'token', 'bigint'),
@@ -114,6 +119,73 @@ INSERT INTO contract_column (relation, position, name, type) VALUES
 	('leases', 13, 'waiters', 'integer'),
 	('leases', 14, 'fenced', 'integer'),
 	('leases', 15, 'metadata', 'jsonb'),
+	('loaded_entities', 1, 'type', 'text'),
+	('loaded_entities', 2, 'id', 'text'),
+	('loaded_entities', 3, 'version', 'bigint'),
+	('loaded_entities', 4, 'dirty', 'boolean'),
+	('loaded_entities', 5, 'dirty_since', 'timestamp with time zone'),
+	('loaded_entities', 6, 'last_used', 'timestamp with time zone'),
+	('loaded_entities', 7, 'bytes', 'bigint'),
+	('members', 1, 'plan', 'text'),
+	('members', 2, 'worker', 'text'),
+	('members', 3, 'member', 'bigint'),
+	('members', 4, 'state', 'text'),
+	('members', 5, 'capacity', 'integer'),
+	('members', 6, 'owned', 'integer'),
+	('members', 7, 'weight', 'bigint'),
+	('members', 8, 'joined_at', 'timestamp with time zone'),
+	('members', 9, 'deadline', 'timestamp with time zone'),
+	('messages', 1, 'message_id', 'bigint'),
+	('messages', 2, 'type', 'text'),
+	('messages', 3, 'id', 'text'),
+	('messages', 4, 'kind', 'text'),
+	('messages', 5, 'message', 'jsonb'),
+	('messages', 6, 'sender', 'text'),
+	('messages', 7, 'due_at', 'timestamp with time zone'),
+	('messages', 8, 'state', 'text'),
+	('messages', 9, 'attempts', 'integer'),
+	('messages', 10, 'sqlstate', 'text'),
+	('messages', 11, 'error', 'text'),
+	('messages', 12, 'sent_at', 'timestamp with time zone'),
+	('plans', 1, 'plan', 'text'),
+	('plans', 2, 'owner', 'text'),
+	('plans', 3, 'fingerprint', 'text'),
+	('plans', 4, 'state', 'text'),
+	('plans', 5, 'generation', 'bigint'),
+	('plans', 6, 'leader', 'text'),
+	('plans', 7, 'final', 'boolean'),
+	('plans', 8, 'planned', 'bigint'),
+	('plans', 9, 'done', 'bigint'),
+	('plans', 10, 'quarantined', 'bigint'),
+	('plans', 11, 'revision', 'bigint'),
+	('plans', 12, 'cursor', 'jsonb'),
+	('plans', 13, 'updated_at', 'timestamp with time zone'),
+	('reply', 1, 'reply', 'jsonb'),
+	('reply', 2, 'state', 'jsonb'),
+	('reply', 3, 'stop', 'text'),
+	('snapshot', 1, 'id', 'text'),
+	('snapshot', 2, 'version', 'bigint'),
+	('snapshot', 3, 'vsn', 'integer'),
+	('snapshot', 4, 'state', 'jsonb'),
+	('snapshot', 5, 'updated_at', 'timestamp with time zone'),
+	('snapshot', 6, 'deleted', 'boolean'),
+	('snapshot', 7, 'dirty', 'boolean'),
+	('split_plan', 1, 'splits', 'jsonb'),
+	('split_plan', 2, 'cursor', 'jsonb'),
+	('split_plan', 3, 'final', 'boolean'),
+	('splits', 1, 'plan', 'text'),
+	('splits', 2, 'split', 'text'),
+	('splits', 3, 'state', 'text'),
+	('splits', 4, 'epoch', 'bigint'),
+	('splits', 5, 'worker', 'text'),
+	('splits', 6, 'attempts', 'integer'),
+	('splits', 7, 'weight', 'bigint'),
+	('splits', 8, 'watermark', 'numeric'),
+	('splits', 9, 'progress', 'jsonb'),
+	('splits', 10, 'spec', 'jsonb'),
+	('splits', 11, 'reasons', 'jsonb'),
+	('splits', 12, 'generation', 'bigint'),
+	('splits', 13, 'updated_at', 'timestamp with time zone'),
 	('stat_database', 1, 'datid', 'oid'),
 	('stat_database', 2, 'datname', 'name'),
 	('stat_database', 3, 'leases_acquired', 'bigint'),
@@ -131,6 +203,25 @@ INSERT INTO contract_column (relation, position, name, type) VALUES
 	('stat_database', 15, 'total_load_time', 'double precision'),
 	('stat_database', 16, 'max_load_time', 'double precision'),
 	('stat_database', 17, 'stats_reset', 'timestamp with time zone'),
+	('stat_entities', 1, 'calls', 'bigint'),
+	('stat_entities', 2, 'kept', 'bigint'),
+	('stat_entities', 3, 'written', 'bigint'),
+	('stat_entities', 4, 'created', 'bigint'),
+	('stat_entities', 5, 'deleted', 'bigint'),
+	('stat_entities', 6, 'upgraded', 'bigint'),
+	('stat_entities', 7, 'loaded', 'bigint'),
+	('stat_entities', 8, 'unloaded', 'bigint'),
+	('stat_entities', 9, 'conflicts', 'bigint'),
+	('stat_entities', 10, 'flushed', 'bigint'),
+	('stat_entities', 11, 'flush_failures', 'bigint'),
+	('stat_entities', 12, 'flushes', 'bigint'),
+	('stat_entities', 13, 'total_flush_time', 'double precision'),
+	('stat_entities', 14, 'max_flush_time', 'double precision'),
+	('stat_entities', 15, 'messages_sent', 'bigint'),
+	('stat_entities', 16, 'messages_applied', 'bigint'),
+	('stat_entities', 17, 'message_failures', 'bigint'),
+	('stat_entities', 18, 'messages_set_aside', 'bigint'),
+	('stat_entities', 19, 'stats_reset', 'timestamp with time zone'),
 	('stat_leases', 1, 'acquired', 'bigint'),
 	('stat_leases', 2, 'rejected', 'bigint'),
 	('stat_leases', 3, 'waits', 'bigint'),
@@ -143,6 +234,43 @@ INSERT INTO contract_column (relation, position, name, type) VALUES
 	('stat_leases', 10, 'fenced', 'bigint'),
 	('stat_leases', 11, 'fence_rejected', 'bigint'),
 	('stat_leases', 12, 'stats_reset', 'timestamp with time zone'),
+	('stat_plans', 1, 'plan', 'text'),
+	('stat_plans', 2, 'acquired_create', 'bigint'),
+	('stat_plans', 3, 'acquired_reclaimed', 'bigint'),
+	('stat_plans', 4, 'acquired_expired', 'bigint'),
+	('stat_plans', 5, 'acquired_reassigned', 'bigint'),
+	('stat_plans', 6, 'lost_fenced', 'bigint'),
+	('stat_plans', 7, 'lost_starved', 'bigint'),
+	('stat_plans', 8, 'lost_revoked', 'bigint'),
+	('stat_plans', 9, 'lost_expired', 'bigint'),
+	('stat_plans', 10, 'releases', 'bigint'),
+	('stat_plans', 11, 'commits', 'bigint'),
+	('stat_plans', 12, 'finished', 'bigint'),
+	('stat_plans', 13, 'failures', 'bigint'),
+	('stat_plans', 14, 'quarantines', 'bigint'),
+	('stat_plans', 15, 'revocations_requested', 'bigint'),
+	('stat_plans', 16, 'revocations_drained', 'bigint'),
+	('stat_plans', 17, 'revocations_forced', 'bigint'),
+	('stat_plans', 18, 'revocations_cancelled', 'bigint'),
+	('stat_plans', 19, 'revocations_declined', 'bigint'),
+	('stat_plans', 20, 'planned', 'bigint'),
+	('stat_plans', 21, 'replans_ok', 'bigint'),
+	('stat_plans', 22, 'replans_noop', 'bigint'),
+	('stat_plans', 23, 'replans_error', 'bigint'),
+	('stat_plans', 24, 'replans_fenced', 'bigint'),
+	('stat_plans', 25, 'total_replan_time', 'double precision'),
+	('stat_plans', 26, 'total_drain_time', 'double precision'),
+	('stat_plans', 27, 'assignments', 'bigint'),
+	('stat_plans', 28, 'total_assign_time', 'double precision'),
+	('stat_plans', 29, 'fenced_writes', 'bigint'),
+	('stat_plans', 30, 'owned', 'bigint'),
+	('stat_plans', 31, 'done', 'bigint'),
+	('stat_plans', 32, 'quarantined', 'bigint'),
+	('stat_plans', 33, 'live_members', 'integer'),
+	('stat_plans', 34, 'leader', 'text'),
+	('stat_plans', 35, 'idle_members', 'integer'),
+	('stat_plans', 36, 'draining', 'bigint'),
+	('stat_plans', 37, 'stats_reset', 'timestamp with time zone'),
 	('stat_tasks', 1, 'name', 'text'),
 	('stat_tasks', 2, 'runs', 'bigint'),
 	('stat_tasks', 3, 'succeeded', 'bigint'),
@@ -157,6 +285,16 @@ INSERT INTO contract_column (relation, position, name, type) VALUES
 	('stat_tasks', 12, 'slot_waits', 'bigint'),
 	('stat_tasks', 13, 'quarantined', 'bigint'),
 	('stat_tasks', 14, 'stats_reset', 'timestamp with time zone'),
+	('task_runs', 1, 'run', 'bigint'),
+	('task_runs', 2, 'name', 'text'),
+	('task_runs', 3, 'token', 'bigint'),
+	('task_runs', 4, 'node', 'text'),
+	('task_runs', 5, 'pid', 'integer'),
+	('task_runs', 6, 'started_at', 'timestamp with time zone'),
+	('task_runs', 7, 'finished_at', 'timestamp with time zone'),
+	('task_runs', 8, 'outcome', 'text'),
+	('task_runs', 9, 'sqlstate', 'text'),
+	('task_runs', 10, 'message', 'text'),
 	('tasks', 1, 'name', 'text'),
 	('tasks', 2, 'phase', 'text'),
 	('tasks', 3, 'node', 'text'),
@@ -188,20 +326,16 @@ FROM pg_proc AS p
 WHERE p.pronamespace = 'revenant'::regnamespace AND p.proname NOT LIKE '\_%';
 
 CREATE TEMP VIEW public_column AS
-SELECT c.relname::text AS relation, a.attnum::int AS position, a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type
+SELECT c.relname::text AS relation, c.relkind, a.attnum::int AS position, a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type
 FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
-WHERE c.relnamespace = 'revenant'::regnamespace AND c.relkind = 'v' AND a.attnum > 0 AND NOT a.attisdropped;
+WHERE c.relnamespace = 'revenant'::regnamespace AND c.relkind IN ('v', 'c') AND a.attnum > 0 AND NOT a.attisdropped;
 
 SELECT is_empty(
 	'SELECT line FROM public_function EXCEPT SELECT line FROM contract',
 	'every public function has the signature of the contract');
 SELECT is_empty(
-	$$
-		SELECT n.name FROM unnest(ARRAY['acquire', 'acquire_xact', 'advance_tokens', 'fence', 'grant_usage', 'guard_table',
-			'is_current', 'release', 'renew', 'revoke_usage', 'try_acquire', 'try_acquire_xact', 'unguard_table']) AS n (name)
-		EXCEPT SELECT name FROM public_function
-	$$,
-	'those of leases, fencing and their use are there');
+	'SELECT line FROM contract EXCEPT SELECT line FROM public_function',
+	'every function of the contract is there');
 SELECT is_empty(
 	'SELECT name FROM public_function GROUP BY name HAVING count(*) > 1',
 	'none is there in two variants');
@@ -235,7 +369,17 @@ SELECT is_empty(
 -- A view may have more columns at its end.
 SELECT is_empty(
 	'SELECT relation, position, name, type FROM contract_column EXCEPT SELECT relation, position, name, type FROM public_column',
-	'the columns of the views, in order, with their types');
+	'the columns of the views and types, in order, with their types');
+SELECT is_empty(
+	$$ SELECT relation, position, name, type FROM public_column WHERE relkind = 'c' EXCEPT SELECT relation, position, name, type FROM contract_column $$,
+	'no type has more');
+SELECT is_empty(
+	$$
+		SELECT c.relname FROM pg_class AS c
+		WHERE c.relnamespace = 'revenant'::regnamespace AND c.relkind IN ('v', 'm') AND c.relname NOT LIKE '\_%'
+		EXCEPT SELECT relation FROM contract_column
+	$$,
+	'no view but those of the contract');
 SELECT is_empty(
 	$$
 		SELECT t.typname FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid
