@@ -27,7 +27,7 @@ $node->wait_for_catchup('standby', 'replay', $node->lsn('flush'));
 
 # What only looks, or speaks of this session, which holds nothing here; and counters, which are this server's own.
 my %looks = map { $_ => 1 } qw(current_message current_task current_token events held_token history load load_as_of load_version
-	preview_schedule read_entity receipt stat_reset);
+	plan_progress preview_schedule read_entity receipt stat_reset);
 
 # Each function with the arguments that it must have, and with all that it may have.
 my $calls = $node->safe_psql('postgres', qq{
