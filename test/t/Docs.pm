@@ -22,14 +22,15 @@ sub parts
 	return ('', split /^## (.*)\n/m, slurp_file("$docs/$page"));
 }
 
-# The recipes below one heading: a name and the first block of SQL of each, and so on.
+# The recipes below one heading: a name and the first block of SQL (or of another language) of each, and so on.
 sub recipes
 {
-	my ($page, $heading) = @_;
+	my ($page, $heading, $language) = @_;
 	my %parts = parts($page);
 
+	$language //= 'sql';
 	die "$page has no \"$heading\"" unless defined $parts{$heading};
-	return $parts{$heading} =~ /^\*\*([^*]+?)\.?\*\*.*?^```sql\n(.*?)^```$/msg;
+	return $parts{$heading} =~ /^\*\*([^*]+?)\.?\*\*.*?^```$language\n(.*?)^```$/msg;
 }
 
 # All blocks of SQL: the heading of each and the block, and so on.
