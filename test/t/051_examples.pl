@@ -1,5 +1,6 @@
 # The programs in examples/ do what they are an example of. Elections: two never lead, one that is killed is followed by the other,
 # and one that was paused past its ttl cannot write when it goes on. Accounts: a deposit is made once, whenever the connection dies.
+# Workers of a plan: each split is done once, though one of them is killed, one is paused, one is cut off, and the reply to a COMMIT is lost.
 
 use strict;
 use warnings;
@@ -20,19 +21,23 @@ my $examples = abs_path(dirname(__FILE__) . '/../../examples');
 my $dir = PostgreSQL::Test::Utils::tempdir;
 my @programs;
 my @accounts;
+my @workers;
 
 # What this machine can run.
-copy("$examples/$_", "$dir/$_") or die "$_: $!" for 'account.js', 'account.py', 'account.sql', 'election.js', 'election.py', 'package.json';
+copy("$examples/$_", "$dir/$_") or die "$_: $!" for 'account.js', 'account.py', 'account.sql', 'election.js', 'election.py', 'package.json', 'plan.sql',
+	'plan_worker.js', 'plan_worker.py';
 if (system('python3 -c "import psycopg" >/dev/null 2>&1') == 0)
 {
 	push @programs, [ 'python3', "$dir/election.py" ];
 	push @accounts, [ 'python3', "$dir/account.py" ];
+	push @workers, [ 'python3', "$dir/plan_worker.py" ];
 }
 if (system('npm --version >/dev/null 2>&1') == 0
 	&& system("cd '$dir' && npm install --no-audit --no-fund --no-package-lock --loglevel=error >npm.log 2>&1") == 0)
 {
 	push @programs, [ 'node', "$dir/election.js" ];
 	push @accounts, [ 'node', "$dir/account.js" ];
+	push @workers, [ 'node', "$dir/plan_worker.js" ];
 }
 plan skip_all => 'neither psycopg nor pg for node is there' unless @programs;
 diag('not tested: ' . (@programs > 1 ? 'nothing' : $programs[0][0] eq 'node' ? 'python' : 'node')) if @programs < 2;
@@ -185,6 +190,87 @@ foreach my $program (@accounts)
 	isnt($run->full_result(0), 0, "$program->[0]: it is told what is wrong with a deposit");
 	like(slurp_file($err), qr/an amount must be positive/, 'in words');
 	is(slurp_file($out), '', 'and asks once');
+}
+
+# --- workers of a plan
+
+my $points = q{(SELECT string_agg(points || ': ' || n, ', ' ORDER BY points) FROM (SELECT points, count(*) AS n FROM customer GROUP BY points) AS c)};
+
+sub start_worker
+{
+	my ($name, $program) = @_;
+
+	local $ENV{PGAPPNAME} = $name;
+	$running{$name} = IPC::Run::start([ @$program, $name ], '<', \undef, '>', "$dir/$name.out", '2>', "$dir/$name.err");
+	return;
+}
+
+# What a worker has said that came to its end.
+sub said
+{
+	my ($name) = @_;
+
+	return deposits(delete $running{$name}, "$dir/$name.out", "$dir/$name.err");
+}
+
+# How many of these programs' sessions are in some state.
+sub sessions { return "(SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('one', 'two', 'three', 'four') AND $_[0])" }
+
+%running = ();
+foreach my $program (@workers)
+{
+	my $runs = $program->[0];
+
+	sql(q{DROP TABLE IF EXISTS customer; SELECT revenant.drop_plan(plan) FROM revenant.plans});
+	$node->safe_psql('postgres', slurp_file("$dir/plan.sql"));
+	sql(q{SELECT revenant.alter_plan('example', '{"lease_ttl": "2 s"}')});
+	is(sql("SELECT planned FROM revenant.plans"), '20', 'there is something to do');
+
+	# three of them in the middle of their transactions: one is killed, one is paused, one is paused and loses its connection
+	my $keeper = $node->background_psql('postgres');
+	$keeper->query_safe('BEGIN; SELECT count(*) FROM (SELECT FROM customer WHERE id % 1000 = 501 FOR UPDATE) AS c');
+	start_worker($_, $program) foreach 'one', 'two', 'three';
+	becomes('SELECT 3 = ' . sessions(q{wait_event_type = 'Lock'}), "$runs: three of them work");
+	$running{one}->signal('KILL');
+	eval { $running{one}->finish };
+	delete $running{one};
+	$running{$_}->signal('STOP') foreach 'two', 'three';
+	sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'three'});
+	$keeper->query_safe('COMMIT');
+	$keeper->quit;
+	start_worker('four', $program);
+	becomes('SELECT done = 19 FROM revenant.plans', 'another one does what the first and the third had, and all the rest');
+	becomes(q{SELECT worker = 'two' AND deadline < now() FROM revenant.splits WHERE state = 'owned'}, 'but not what one has that is paused in its transaction, though its time is over');
+	$running{three}->signal('CONT');
+	becomes('SELECT 1 = ' . sessions(q{application_name = 'three' AND query ~ 'await_splits'}), 'one that was cut off comes back, and waits for work');
+	$running{two}->signal('CONT');
+	like(said('two'), qr/^done: from \d+\n\z/, 'and the paused one comes to its end');
+	like(said('three'), qr/^connects again: \S+\n\z/, 'what was taken from the other one is not done again');
+	is(() = said('four') =~ /^done: /mg, 19, 'which is all');
+	is(sql("SELECT $points"), '10: 20000', 'each customer has ten points');
+	is(sql(q{SELECT state FROM revenant.plans}), 'complete', 'and the plan is complete');
+	is(sql(q{SELECT count(*) FROM revenant.splits WHERE reasons IS NOT NULL}), '2', 'two splits were begun twice');
+
+	# at COMMIT, which waits for a standby that there is none of
+	sql(q{SELECT revenant.reset_plan('example'); UPDATE customer SET points = 0});
+	sql(q{SELECT revenant.publish('example', revenant.lead_plan('example', 'test'), '[{"id": "a", "spec": {"from": 1, "to": 5000}}, {"id": "b", "spec": {"from": 5001, "to": 20000}}]', final => true)});
+	sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
+	$node->reload;
+	start_worker('one', $program);
+	becomes(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'one'}, "$runs: one waits at its COMMIT");
+	sql(q{ALTER SYSTEM RESET synchronous_standby_names});
+	sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'one'});
+	$node->reload;
+	like(said('one'), qr/^connects again: \S+\ndone: b\n\z/, 'whose reply is lost: it connects again, and goes on with the next one');
+	is(sql("SELECT $points"), '10: 20000', 'each customer has ten points');
+
+	# and what cannot be done
+	sql(q{SELECT revenant.reset_plan('example'); ALTER TABLE customer ADD CHECK (points < 20)});
+	sql(q{SELECT revenant.publish('example', revenant.lead_plan('example', 'test'), '[{"id": "a", "spec": {"from": 1, "to": 5000}}]', final => true)});
+	start_worker('two', $program);
+	is(said('two'), "not done: a 23514\n" x 4, "$runs: what cannot be done is tried four times");
+	is(sql(q{SELECT state FROM revenant.plans}), 'stalled', 'and given up');
+	like(sql(q{SELECT reasons -> 3 ->> 'reason' FROM revenant.splits}), qr/check constraint/, 'with its reason');
 }
 
 $node->stop;
