@@ -3,9 +3,9 @@
 # demo.sh: what revenant does, live, in under a minute
 #
 # Starts a primary (alpha) and a streaming standby (beta) in a scratch folder,
-# gives them a task and an account, and then breaks things: a second copy, a killed
-# runner, a holder that slept too long, a reply that got lost, a primary that stops in
-# the middle of its work.
+# gives them a task, an account and a backfill, and then breaks things: a second copy, a
+# killed runner, a holder that slept too long, a reply that got lost, killed workers, a
+# primary that stops in the middle of its work.
 # Every claim is checked as it is made. At the end stands a table of what was
 # shown; the exit status is 1 if any of it did not hold. Nothing is left behind.
 
@@ -188,6 +188,62 @@ SELECT xid, lsn, timeline FROM revenant.receipt();"
 		"$(sql alpha "SELECT state = '42' AND version = 2 FROM account WHERE id = 'ada'")"
 }
 
+share_work()
+{
+	step 'A backfill in forty pieces, by four workers, two of which are killed'
+
+	sql alpha "SELECT revenant.grant_usage('demo_app', 'admin')" >/dev/null
+	show_as demo_app alpha "
+CREATE TABLE payment (id int PRIMARY KEY, amount int NOT NULL);
+INSERT INTO payment SELECT n, n % 100 FROM generate_series(1, 20000) AS n;
+SELECT revenant.create_plan('to cents', lease_ttl => '1 s');
+SELECT revenant.lead_plan('to cents', 'demo') AS generation \\gset
+SELECT * FROM revenant.publish('to cents', :generation, (
+  SELECT jsonb_agg(jsonb_build_object('id', 'piece ' || n, 'spec', n)) FROM generate_series(0, 39) AS n), final => true);
+CREATE PROCEDURE to_cents(worker text) LANGUAGE plpgsql AS \$\$
+DECLARE
+  job record;
+  available bigint;
+BEGIN
+  LOOP
+    SELECT * INTO job FROM revenant.claim_splits('to cents', worker);
+    COMMIT;
+    IF job.split IS NULL THEN
+      EXIT WHEN (SELECT state = 'complete' FROM revenant.plans WHERE plan = 'to cents');
+      CALL revenant.await_splits('to cents', available, '1 s');
+      CONTINUE;
+    END IF;
+    UPDATE payment SET amount = amount * 100
+     WHERE id BETWEEN job.spec::int * 500 + 1 AND job.spec::int * 500 + 500;
+    PERFORM pg_sleep(0.02);
+    PERFORM revenant.commit_split('to cents', job.split, job.epoch, done => true);
+    COMMIT;
+  END LOOP;
+END \$\$;"
+
+	# A server process notices only by this setting that its client is gone.
+	local worker workers=()
+	for worker in 1 2 3 4; do
+		note "\$ psql --command=\"CALL to_cents('worker $worker')\" &"
+		PGHOST=$scratch PGPORT=${port[alpha]} PGDATABASE=$database PGOPTIONS='-c client_connection_check_interval=50ms' \
+			"$bin/psql" --no-psqlrc --quiet --username=demo_app --command="CALL to_cents('worker $worker')" &
+		workers+=($!)
+	done
+	await alpha 10 "(SELECT done FROM revenant.plans) BETWEEN 6 AND 30"
+	note "\$ kill -KILL ${workers[*]:0:2}"
+	disown "${workers[@]:0:2}"
+	kill -KILL "${workers[@]:0:2}"
+	wait "${workers[@]:2}"
+
+	show alpha "
+SELECT planned, runnable, owned, done, quarantined FROM revenant.plan_progress('to cents');
+SELECT split, reasons -> 0 ->> 'worker' AS killed, reasons -> 0 ->> 'reason' AS reason
+  FROM revenant.splits WHERE reasons IS NOT NULL;"
+	holds 'each piece is done once, though two of four workers were killed' \
+		"$(sql alpha 'SELECT count(*) FROM revenant.splits WHERE reasons IS NOT NULL') of 40 begun twice" \
+		"$(sql alpha "SELECT bool_and(amount = id % 100 * 100) AND (SELECT state = 'complete' AND done = 40 FROM revenant.plans) FROM payment")"
+}
+
 fail_over()
 {
 	step 'alpha stops without a word, in the middle of its work; beta is promoted'
@@ -285,7 +341,7 @@ both() { if truth "$1" && truth "$2"; then echo true; fi; }
 
 # ---------------------------------------------------------------------------
 
-say 'revenant: leases, fencing, supervised tasks and entities, live'
+say 'revenant: leases, fencing, supervised tasks, entities and plans, live'
 install_packages
 scratch_open revenant-demo
 stage_server
@@ -297,6 +353,7 @@ refuse_a_second_copy
 kill_the_runner
 reject_zombies
 call_an_entity
+share_work
 fail_over
 ask_again
 audit
