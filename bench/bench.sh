@@ -12,6 +12,8 @@
 #	BENCH_LEASES=1000000		how many live leases are many
 #	BENCH_ENTITIES=1000000		how many entities are many
 #	BENCH_IDLE_SECONDS=60		how long idle supervisors are watched
+#	BENCH_SPLITS=1000000		how many splits that wait are many
+#	BENCH_XMIN_SECONDS=120		how long a queue is worked on under an old snapshot before it is measured
 
 # What only rows call looks unreachable to the linter.
 # shellcheck disable=SC2317
@@ -30,12 +32,15 @@ source "$here/lease_rows.sh"
 source "$here/task_rows.sh"
 # shellcheck source=bench/entity_rows.sh
 source "$here/entity_rows.sh"
+# shellcheck source=bench/plan_rows.sh
+source "$here/plan_rows.sh"
 
 cores=$(nproc)
 times=${BENCH_TIMES:-50}
 
 all_rows=(session wake renew update xmin ttl crowd guard copy create restart promote idle due
-	call hot million save relaxed send)
+	call hot million save relaxed send
+	pull batch claim aged publish poll)
 IFS=, read -r -a wanted_rows <<<"${BENCH_ONLY:-$(IFS=,; echo "${all_rows[*]}")}"
 
 # ---------------------------------------------------------------------------
@@ -85,6 +90,17 @@ bench_database()
 sql_session()
 {
 	client "$1" psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 >&2
+}
+
+# hold_xmin NAME: from now on another session holds a snapshot there, until the server stops.
+hold_xmin()
+{
+	PGAPPNAME=holder sql_session "$1" 2>/dev/null <<-'SQL' &
+		BEGIN ISOLATION LEVEL REPEATABLE READ;
+		SELECT pg_current_xact_id() \g /dev/null
+		SELECT pg_sleep(86400);
+	SQL
+	await "$1" 10 "EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'holder' AND backend_xmin IS NOT NULL)"
 }
 
 # median_milliseconds NAME QUERY: of the intervals it returns.

@@ -20,7 +20,7 @@ row_renew()
 	versus renew_ours renew_beside 1
 	put_ratio 'ttl: renew' "\`SELECT\` of the same two parameters" 0.85
 
-	wal=$(renewals_wal)
+	wal=$(wal_of renew_ours)
 	put 'ttl: WAL of 10,000 renewals' "$wal bytes" '—' "$wal bytes" '0 bytes' "$(at_least 0 "$wal")"
 	release_for_clients bench 1
 }
@@ -41,18 +41,6 @@ release_for_clients()
 {
 	sql "$1" "SELECT revenant.release(i::text, ${token[$1]} + i)
 		FROM generate_series(0, $2 - 1) AS i" >/dev/null
-}
-
-# The least of three runs: what a server writes for itself is not ours.
-renewals_wal()
-{
-	local before
-
-	for _ in 1 2 3; do
-		before=$(sql bench 'SELECT pg_current_wal_insert_lsn()')
-		pgbench_run renew_ours 1 --transactions=10000 >/dev/null
-		sql bench "SELECT pg_current_wal_insert_lsn() - '$before'"
-	done | sort -n | head -n 1
 }
 
 row_update()
@@ -81,12 +69,7 @@ row_xmin()
 	bench_cluster held 54340
 	acquire_for_clients held 1
 	acquire_for_clients bench 1
-	PGAPPNAME=holder sql_session held 2>/dev/null <<-'SQL' &
-		BEGIN ISOLATION LEVEL REPEATABLE READ;
-		SELECT pg_current_xact_id() \g /dev/null
-		SELECT pg_sleep(86400);
-	SQL
-	await held 10 "EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'holder' AND backend_xmin IS NOT NULL)"
+	hold_xmin held
 	versus renew_ours@held renew_ours 1
 	put_ratio 'ttl: renew while a transaction holds xmin' 'itself without' 0.95
 	release_for_clients bench 1

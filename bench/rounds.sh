@@ -10,6 +10,7 @@ seconds=${BENCH_SECONDS:-4}		# of one round
 rounds=${BENCH_ROUNDS:-5}		# of each of the two
 
 declare -A token=()		# what the scripts use, by cluster
+defines=()				# what some of them use beside: pgbench options
 
 # What versus found: medians.
 ours=0			# transactions per second
@@ -44,8 +45,21 @@ pgbench_run()
 	shift 2
 	client "$name" pgbench --no-vacuum --protocol=prepared --client="$clients" \
 		--jobs="$((clients < cores ? clients : cores))" --define=token="${token[$name]:-0}" \
-		--define=entities="$entities" \
+		--define=entities="$entities" "${defines[@]}" \
 		--file="$here/pgbench/$script.sql" "$@" 2>&1
+}
+
+# wal_of SCRIPT: bytes of WAL of 10,000 transactions of one client. The least of three
+# runs: what a server writes for itself is not the script's.
+wal_of()
+{
+	local before
+
+	for _ in 1 2 3; do
+		before=$(sql bench 'SELECT pg_current_wal_insert_lsn()')
+		pgbench_run "$1" 1 --transactions=10000 >/dev/null
+		sql bench "SELECT pg_current_wal_insert_lsn() - '$before'"
+	done | sort -n | head -n 1
 }
 
 cluster_of() { if [[ $1 == *@* ]]; then echo "${1#*@}"; else echo bench; fi; }
@@ -65,16 +79,19 @@ rate()
 	echo "$tps"
 }
 
-# versus OURS BESIDE CLIENTS, both as rate takes them
+# versus OURS BESIDE CLIENTS [READY]: both as rate takes them. READY SCRIPT, if it is
+# given, is called before each round: what one uses up is made anew there.
 versus()
 {
-	local round a b
+	local round a b ready=${4:-:}
 	local -a our_rates=() their_rates=() ratios=()
 
 	for ((round = 1; round <= rounds; round++)); do
 		# Dead rows of the round before are nobody's merit.
+		"$ready" "$1"
 		sql "$(cluster_of "$1")" VACUUM
 		a=$(rate "$1" "$3")
+		"$ready" "$2"
 		sql "$(cluster_of "$2")" VACUUM
 		b=$(rate "$2" "$3")
 		our_rates+=("$a")

@@ -1,0 +1,2 @@
+\set member :token + random(0, 999)
+SELECT 1;
