@@ -38,7 +38,7 @@
 #include "fence.h"
 #include "guc.h"
 #include "lease_row.h"
-#include "member.h"
+#include "member_row.h"
 #include "message.h"
 #include "plan.h"
 #include "request.h"

@@ -29,9 +29,6 @@ extern void lease_fence(const LeaseNameToken *arg);
 extern bool lease_guard_passes(const char *name);
 extern void lease_end_ttl(const char *name, const char *reason);
 
-/* lease_await.c */
-extern void await_leave_snapshot(FunctionCallInfo fcinfo);
-
 /* lease_api.c: arguments, for all SQL functions about leases */
 extern char *lease_name_check(const char *name);
 extern char *lease_name_arg(FunctionCallInfo fcinfo, int n);

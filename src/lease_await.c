@@ -13,40 +13,15 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/xact.h"
-#include "executor/spi.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "nodes/parsenodes.h"
 #include "tcop/utility.h"
-#include "utils/snapmgr.h"
 
+#include "await.h"
 #include "clock.h"
-#include "compat.h"
 #include "extension.h"
 #include "lease_api.h"
 #include "lease_wait.h"
-#include "lease_xact.h"
-#include "plan_xact.h"
-
-/*
- * Leaves the caller's snapshot behind if that is possible: this is a CALL at
- * top level, not in a transaction block, and nothing was written or done to leases and plans.
- */
-void
-await_leave_snapshot(FunctionCallInfo fcinfo)
-{
-	CallContext *context = (CallContext *) fcinfo->context;
-
-	if (context == NULL || !IsA(context, CallContext) || context->atomic ||
-		GetCurrentTransactionNestLevel() > 1 || SPI_inside_nonatomic_context() ||
-		TransactionIdIsValid(GetTopTransactionIdIfAny()) || !lease_xact_is_empty() || !plan_xact_is_empty())
-		return;
-	SPI_connect_ext(SPI_OPT_NONATOMIC);
-	SPI_commit();
-	SPI_finish();
-	XactIsoLevel = XACT_READ_COMMITTED; /* any other would keep its first snapshot to its end */
-}
 
 /* The one INOUT argument; NULL for 0. */
 static Datum

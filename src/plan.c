@@ -27,6 +27,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "digest.h"
 #include "error.h"
 #include "extension.h"
@@ -39,6 +40,9 @@ static const char *const verdict_names[] = {
 	[VERDICT_COMPLETE] = "complete",
 	[VERDICT_STALLED] = "stalled"
 };
+
+/* The same end of a planner's runs is written down that often. */
+#define NOTE_EVERY_US (10 * US_PER_S)
 
 /* ---------------------------------------------------------------- names */
 
@@ -366,4 +370,55 @@ void
 plan_end_change(PlanChange *change)
 {
 	table_close(change->rel, NoLock);
+}
+
+/* ---------------------------------------------------------------- how a planner's latest run ended */
+
+/* Whether a column of type text says this; NULL is null. */
+static bool
+says(const PlanChange *change, int attribute, const char *expected)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(change->tuple, attribute, RelationGetDescr(change->rel), &isnull);
+
+	if (isnull || expected == NULL)
+		return isnull && expected == NULL;
+	return strcmp(TextDatumGetCString(value), expected) == 0;
+}
+
+/* Whether the latest replan did not end like this one. */
+bool
+plan_replan_is_news(const PlanChange *change, const char *outcome, const char *error)
+{
+	return !says(change, ATT_PLAN_REPLAN_OUTCOME, outcome) || !says(change, ATT_PLAN_REPLAN_ERROR, error);
+}
+
+/* A column of a row that is to be written */
+static void
+put(Datum *values, bool *nulls, bool *replace, int attribute, Datum value)
+{
+	values[attribute - 1] = value;
+	nulls[attribute - 1] = false;
+	replace[attribute - 1] = true;
+}
+
+/*
+ * How a run of the planner_function ended, in the columns of a plan's row. False: that need not be
+ * written, the row says so already.
+ */
+bool
+plan_note_replan(const PlanChange *change, const char *outcome, const char *error, Datum *values, bool *nulls, bool *replace)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		isnull;
+	Datum		before = heap_getattr(change->tuple, ATT_PLAN_REPLAN_AT, RelationGetDescr(change->rel), &isnull);
+
+	if (!isnull && now - DatumGetTimestampTz(before) < NOTE_EVERY_US && now >= DatumGetTimestampTz(before) &&
+		!plan_replan_is_news(change, outcome, error))
+		return false;
+	put(values, nulls, replace, ATT_PLAN_REPLAN_AT, TimestampTzGetDatum(now));
+	put(values, nulls, replace, ATT_PLAN_REPLAN_OUTCOME, CStringGetTextDatum(outcome));
+	put(values, nulls, replace, ATT_PLAN_REPLAN_ERROR, error == NULL ? (Datum) 0 : CStringGetTextDatum(error));
+	nulls[ATT_PLAN_REPLAN_ERROR - 1] = error == NULL;
+	return true;
 }

@@ -106,6 +106,8 @@ extern bool plan_lock_change(const Extension *extension, const char *name, bool 
 extern void plan_begin_change(const char *name, PlanChange *change);
 extern void plan_write(PlanChange *change, Datum *values, bool *nulls, bool *replace);
 extern void plan_end_change(PlanChange *change);
+extern bool plan_replan_is_news(const PlanChange *change, const char *outcome, const char *error);
+extern bool plan_note_replan(const PlanChange *change, const char *outcome, const char *error, Datum *values, bool *nulls, bool *replace);
 extern void plan_require_owner(const char *name, const char *owner, Oid owner_oid);
 extern bool plan_is_owned_by_caller(Oid owner_oid);
 extern bool plan_role_owns(const char *name);
@@ -139,7 +141,6 @@ extern void plan_publish(struct PlanUse *use, PlanPublication *publication);
 extern bool plan_error_is_fence(int sqlerrcode);
 
 /* plan_planner.c: the task of an in-database planner */
-extern bool plan_note_replan(const PlanChange *change, const char *outcome, const char *error, Datum *values, bool *nulls, bool *replace);
 extern void plan_task_write(const Extension *extension, const PlanRow *row, bool anew);
 extern void plan_task_remove(const Extension *extension, const char *plan);
 extern bool plan_task_rest(const Extension *extension, const char *plan, bool rest);

@@ -20,7 +20,7 @@
 
 #include "clock.h"
 #include "extension.h"
-#include "member.h"
+#include "member_row.h"
 #include "plan_memory.h"
 #include "split_row.h"
 

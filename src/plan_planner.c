@@ -74,7 +74,6 @@
 #define RESTART_WINDOW_US (10 * US_PER_S)
 
 /* How old what the row says of the latest replan may be */
-#define NOTE_EVERY_US (10 * US_PER_S)
 
 #define ERROR_MAX 1024			/* bytes of a message that are kept */
 
@@ -312,46 +311,6 @@ plan_task_try_run_now(const Extension *extension, const char *plan)
 
 /* ---------------------------------------------------------------- what became of it */
 
-/* Whether a column of type text says this; NULL is null. */
-static bool
-says(const PlanChange *change, int attribute, const char *expected)
-{
-	bool		isnull;
-	Datum		value = heap_getattr(change->tuple, attribute, RelationGetDescr(change->rel), &isnull);
-
-	if (isnull || expected == NULL)
-		return isnull && expected == NULL;
-	return strcmp(TextDatumGetCString(value), expected) == 0;
-}
-
-/* Whether the latest replan did not end like this one. */
-static bool
-is_news(const PlanChange *change, const char *outcome, const char *error)
-{
-	return !says(change, ATT_PLAN_REPLAN_OUTCOME, outcome) || !says(change, ATT_PLAN_REPLAN_ERROR, error);
-}
-
-/*
- * How a run of the planner_function ended, in the columns of a plan's row. False: that need not be
- * written, the row says so already.
- */
-bool
-plan_note_replan(const PlanChange *change, const char *outcome, const char *error, Datum *values, bool *nulls, bool *replace)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	bool		isnull;
-	Datum		before = heap_getattr(change->tuple, ATT_PLAN_REPLAN_AT, RelationGetDescr(change->rel), &isnull);
-
-	if (!isnull && now - DatumGetTimestampTz(before) < NOTE_EVERY_US && now >= DatumGetTimestampTz(before) &&
-		!is_news(change, outcome, error))
-		return false;
-	set(values, nulls, replace, ATT_PLAN_REPLAN_AT, TimestampTzGetDatum(now));
-	set(values, nulls, replace, ATT_PLAN_REPLAN_OUTCOME, CStringGetTextDatum(outcome));
-	set(values, nulls, replace, ATT_PLAN_REPLAN_ERROR, error == NULL ? (Datum) 0 : CStringGetTextDatum(error));
-	nulls[ATT_PLAN_REPLAN_ERROR - 1] = error == NULL;
-	return true;
-}
-
 /* A planner failed, and not like that the last time: to the log, and as an event. */
 static void
 tell_failure(const PlanUse *use, const ErrorData *error, const char *message)
@@ -385,7 +344,7 @@ note_failure(PlanUse *use, const ErrorData *error)
 		return;
 	message = pnstrdup(message, pg_mbcliplen(message, (int) strlen(message), ERROR_MAX));
 	plan_begin_change(use->name, &change);
-	if (!fenced && is_news(&change, outcome, message))
+	if (!fenced && plan_replan_is_news(&change, outcome, message))
 		tell_failure(use, error, message);
 	if (plan_note_replan(&change, outcome, message, values, nulls, replace))
 		plan_write(&change, values, nulls, replace);

@@ -25,7 +25,7 @@
 #include "extension.h"
 #include "lease_api.h"
 #include "lease_entry.h"
-#include "member.h"
+#include "member_row.h"
 #include "plan_xact.h"
 #include "row.h"
 #include "split_claim.h"

@@ -44,7 +44,7 @@
 #include "extension.h"
 #include "fence.h"
 #include "guc.h"
-#include "member.h"
+#include "member_row.h"
 #include "plan_watch.h"
 #include "plan_xact.h"
 #include "row.h"
@@ -360,7 +360,7 @@ end_member(Ending *ending, PlanUse *use, const MemberEntry *over)
 	}
 	if (!begin_member_end(ending, use, over->key.member))
 		return;
-	if (!member_row_delete(&oids, use->plan_id, over->worker, over->key.member))
+	if (!member_try_delete_row(&oids, use->plan_id, over->worker, over->key.member))
 	{
 		cancel_member_end(ending, over->key.member);
 		ending->again = true;

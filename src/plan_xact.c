@@ -39,7 +39,7 @@
 #include "lease_budget.h"
 #include "lease_xact.h"
 #include "locktag.h"
-#include "member.h"
+#include "member_row.h"
 #include "plan_xact.h"
 #include "shmem.h"
 #include "stat.h"

@@ -39,6 +39,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "await.h"
 #include "clock.h"
 #include "debug.h"
 #include "error.h"

@@ -1,9 +1,9 @@
 /*
- * member.h
+ * member_row.h
  *	  Workers that joined a plan: their rows.
  */
-#ifndef REVENANT_MEMBER_H
-#define REVENANT_MEMBER_H
+#ifndef REVENANT_MEMBER_ROW_H
+#define REVENANT_MEMBER_ROW_H
 
 #include "postgres.h"
 
@@ -42,7 +42,9 @@ typedef struct MemberRow
 
 extern void member_visit_rows(const Extension *extension, int64 plan_id, void (*visit) (const MemberRow *row, void *arg), void *arg);
 extern char *member_worker(const Extension *extension, int64 plan_id, int64 member);
+extern bool member_find_row(Relation rel, const Extension *extension, int64 plan_id, const char *worker, MemberRow *row);
+extern void member_delete_row(const Extension *extension, int64 plan_id, int64 member);
 extern bool member_lock_name(int64 plan_id, const char *worker, bool wait);
-extern bool member_row_delete(const Extension *extension, int64 plan_id, const char *worker, int64 member);
+extern bool member_try_delete_row(const Extension *extension, int64 plan_id, const char *worker, int64 member);
 
-#endif							/* REVENANT_MEMBER_H */
+#endif							/* REVENANT_MEMBER_ROW_H */
