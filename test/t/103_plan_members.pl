@@ -253,6 +253,7 @@ $crew{f}->tell('leave');
 ok($crew{f}->finish, 'but leaves');
 settles('a 8, b 8, e 8', 'so nobody has to hand over anything');
 is(counted('revocations_cancelled'), 6, 'as they are told');
+ok($crew{$_}->says('^may keep', 2), "$_ with its next poll") foreach 'a', 'b', 'e';
 is(sum(map { said($_, '^may keep') } 'a', 'b', 'e'), 6, 'each of them');
 hire('g');
 becomes('SELECT draining = 6 FROM revenant.stat_plans', 'once more');
@@ -264,7 +265,7 @@ is(counted('revocations_cancelled, lost_revoked - revocations_forced'), '12|0', 
 $crew{a}->signal('CONT');
 $crew{$_}->tell('drain') foreach 'a', 'b', 'e';
 settles('a 8, b 8, e 8', 'and given to somebody');
-is(said('a', '^lost .* starved'), 2, 'as it is told when it is back');
+ok($crew{a}->says('^lost .* starved', 2), 'as it is told when it is back');
 
 # ---- what came of it
 

@@ -89,13 +89,13 @@ sub tell
 # In the test: all that it said, line by line.
 sub lines { return split /\n/, slurp_file($_[0]{file}) }
 
-# In the test: waits until it has said something; false when it had not in time.
+# In the test: waits until it has said something (so often); false when it had not in time.
 sub says
 {
-	my ($self, $what) = @_;
+	my ($self, $what, $times) = @_;
 	my $until = monotonic() + $PostgreSQL::Test::Utils::timeout_default;
 
-	while (!grep { /$what/ } $self->lines)
+	while ((grep { /$what/ } $self->lines) < ($times // 1))
 	{
 		return 0 if monotonic() > $until || grep { /^died/ } $self->lines;
 		select undef, undef, undef, 0.01;
