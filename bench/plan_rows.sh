@@ -90,8 +90,8 @@ fill()
 }
 
 # More than a machine can pull, or the round fails for lack of splits
-fill_for_pull() { fill "$1" 10000; }
-fill_for_batch() { fill "$1" 60000; }
+fill_for_pull() { fill "$1" 20000; }
+fill_for_batch() { fill "$1" 150000; }
 
 # ---------------------------------------------------------------------------
 # Pulling
