@@ -29,8 +29,6 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
-#include "access/htup_details.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lock.h"
@@ -44,6 +42,7 @@
 #include "debug.h"
 #include "extension.h"
 #include "locktag.h"
+#include "result.h"
 #include "worker.h"
 
 #define QUIET_POINTS 8
@@ -287,19 +286,16 @@ SQL_FUNCTION(revenant_debug_leak)
 /* A handler in C: the state becomes the message, and the reply is what the state was. A message that is a number is a reason to stop, too. */
 SQL_FUNCTION(revenant_debug_handler)
 {
-	TupleDesc	desc;
 	Datum		values[3] = {0};
 	bool		nulls[3];
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	nulls[0] = PG_ARGISNULL(1);
 	values[0] = nulls[0] ? (Datum) 0 : PG_GETARG_DATUM(1);
 	nulls[1] = PG_ARGISNULL(2);
 	values[1] = nulls[1] ? (Datum) 0 : PG_GETARG_DATUM(2);
 	nulls[2] = nulls[1] || !JB_ROOT_IS_SCALAR(PG_GETARG_JSONB_P(2));
 	values[2] = nulls[2] ? (Datum) 0 : CStringGetTextDatum("a number");
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	return result_row(fcinfo, values, nulls);
 }
 
 #endif							/* REVENANT_DEBUG */

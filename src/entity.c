@@ -42,7 +42,6 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-#include "utils/typcache.h"
 
 #include "compat.h"
 #include "debug.h"
@@ -55,6 +54,7 @@
 #include "locktag.h"
 #include "receipt.h"
 #include "request.h"
+#include "result.h"
 #include "snapshot.h"
 #include "stat.h"
 
@@ -412,17 +412,10 @@ typedef struct Reply
 static void
 read_reply(Datum composite, Reply *reply)
 {
-	HeapTupleHeader header = DatumGetHeapTupleHeader(composite);
-	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header), HeapTupleHeaderGetTypMod(header));
-	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header),.t_data = header};
 	Datum		values[3];
 	bool		nulls[3];
 
-	ItemPointerSetInvalid(&tuple.t_self);
-	if (desc->natts != 3)
-		elog(ERROR, "a handler's reply has %d columns", desc->natts);
-	heap_deform_tuple(&tuple, desc, values, nulls);
-	ReleaseTupleDesc(desc);
+	result_read(composite, lengthof(values), values, nulls, "a handler's reply");
 	reply->reply = nulls[0] ? NULL : DatumGetJsonbPCopy(values[0]);
 	reply->state = nulls[1] ? NULL : DatumGetJsonbPCopy(values[1]);
 	reply->stop = nulls[2] ? NULL : TextDatumGetCString(values[2]);

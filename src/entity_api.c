@@ -7,18 +7,18 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "executor/spi.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 #include "debug.h"
 #include "entity.h"
 #include "entity_call.h"
 #include "extension.h"
+#include "result.h"
 #include "row.h"
 #include "task.h"
 
@@ -154,12 +154,9 @@ SQL_FUNCTION(revenant_delete_entity)
 SQL_FUNCTION(revenant_current_message)
 {
 	const EntityMessage *message = entity_current_message();
-	TupleDesc	desc;
 	Datum		values[4] = {0};
 	bool		nulls[4] = {true, true, true, true};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	if (message != NULL)
 	{
 		values[0] = CStringGetTextDatum(message->kind);
@@ -169,7 +166,7 @@ SQL_FUNCTION(revenant_current_message)
 		memset(nulls, false, sizeof(nulls));
 		nulls[1] = message->message_id == 0;
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	return result_row(fcinfo, values, nulls);
 }
 
 /* ---------------------------------------------------------------- upgrade_all */

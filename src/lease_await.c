@@ -12,8 +12,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 
@@ -22,18 +20,16 @@
 #include "extension.h"
 #include "lease_api.h"
 #include "lease_wait.h"
+#include "result.h"
 
 /* The one INOUT argument; NULL for 0. */
 static Datum
 result(FunctionCallInfo fcinfo, int64 number)
 {
-	TupleDesc	desc;
 	Datum		value = Int64GetDatum(number);
 	bool		isnull = number == 0;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), &value, &isnull));
+	return result_row(fcinfo, &value, &isnull);
 }
 
 /*

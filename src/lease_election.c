@@ -13,8 +13,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
@@ -25,19 +23,10 @@
 #include "extension.h"
 #include "lease_api.h"
 #include "lease_event.h"
+#include "result.h"
 
 /* A candidate that does not lead asks again no sooner than this, and no later than a third of its ttl. */
 #define ASK_AGAIN_MIN_US (100 * US_PER_MS)
-
-static TupleDesc
-result_descriptor(FunctionCallInfo fcinfo)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return BlessTupleDesc(desc);
-}
 
 /* revenant.claim_result (is_leader, token, leader, refresh_after); token 0 and leader NULL for null */
 static Datum
@@ -53,7 +42,7 @@ claim_result(FunctionCallInfo fcinfo, int64 token, const char *leader, int64 ref
 		values[2] = CStringGetTextDatum(leader);
 	nulls[2] = leader == NULL;
 	values[3] = lease_interval_datum(refresh_after_us);
-	return HeapTupleGetDatum(heap_form_tuple(result_descriptor(fcinfo), values, nulls));
+	return result_row(fcinfo, values, nulls);
 }
 
 /*
@@ -160,5 +149,5 @@ SQL_FUNCTION(revenant_leader)
 		nulls[0] = nulls[2] = false;
 		nulls[1] = !is_member_of_role(GetUserId(), hold.role);
 	}
-	return HeapTupleGetDatum(heap_form_tuple(result_descriptor(fcinfo), values, nulls));
+	return result_row(fcinfo, values, nulls);
 }

@@ -49,7 +49,6 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-#include "utils/typcache.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -61,6 +60,7 @@
 #include "plan.h"
 #include "plan_xact.h"
 #include "restart.h"
+#include "result.h"
 #include "row.h"
 #include "runner.h"
 #include "task.h"
@@ -389,17 +389,10 @@ require_function(const Extension *extension, const PlanRow *row)
 static void
 read_result(Datum composite, PlanPublication *publication)
 {
-	HeapTupleHeader header = DatumGetHeapTupleHeader(composite);
-	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header), HeapTupleHeaderGetTypMod(header));
-	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header),.t_data = header};
 	Datum		values[3];
 	bool		nulls[3];
 
-	ItemPointerSetInvalid(&tuple.t_self);
-	if (desc->natts != 3)
-		elog(ERROR, "a planner's result has %d columns", desc->natts);
-	heap_deform_tuple(&tuple, desc, values, nulls);
-	ReleaseTupleDesc(desc);
+	result_read(composite, lengthof(values), values, nulls, "a planner's result");
 	publication->splits = nulls[0] ? NULL : DatumGetJsonbP(values[0]);
 	publication->cursor = nulls[1] ? NULL : DatumGetJsonbP(values[1]);
 	publication->final = !nulls[2] && DatumGetBool(values[2]);

@@ -36,7 +36,6 @@
 #include "common/hashfn.h"
 #include "executor/executor.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/array.h"
@@ -56,6 +55,7 @@
 #include "lease_api.h"
 #include "plan.h"
 #include "plan_xact.h"
+#include "result.h"
 #include "split_row.h"
 #include "task_change.h"
 
@@ -253,17 +253,6 @@ SQL_FUNCTION(revenant_resign_plan)
 	arg.name = plan_lease_name(name);
 	arg.token = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1);
 	PG_RETURN_BOOL(arg.token > 0 && lease_release(&arg, 0));
-}
-
-/* What a function with OUT arguments returns. */
-static Datum
-result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
 /*

@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xlog.h"
@@ -27,6 +26,7 @@
 #include "lease_entry.h"
 #include "member_row.h"
 #include "plan_xact.h"
+#include "result.h"
 #include "row.h"
 #include "split_claim.h"
 #include "stat.h"
@@ -115,16 +115,6 @@ leader_of(const char *plan)
 	return RecoveryInProgress() ? NULL : lease_who(plan_lease_name(plan), &hold);
 }
 
-static TupleDesc
-result_descriptor(FunctionCallInfo fcinfo)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return BlessTupleDesc(desc);
-}
-
 /* _plan_live(plan): state, leader, done, quarantined, owned, visible. NULL: there is no such plan. Works on a standby. */
 SQL_FUNCTION(revenant_plan_live)
 {
@@ -150,7 +140,7 @@ SQL_FUNCTION(revenant_plan_live)
 	values[COL_QUARANTINED] = Int64GetDatum(counts.quarantined);
 	values[COL_OWNED] = Int64GetDatum(counts.owned);
 	values[COL_VISIBLE] = BoolGetDatum(is_visible(&row));
-	return HeapTupleGetDatum(heap_form_tuple(result_descriptor(fcinfo), values, nulls));
+	return result_row(fcinfo, values, nulls);
 }
 
 /*
@@ -186,7 +176,7 @@ SQL_FUNCTION(revenant_plan_progress)
 	nulls[COL_ETA] = left > 0 && counts.rate <= 0;
 	values[COL_ETA] = lease_interval_datum(left == 0 || counts.rate <= 0 ? 0 :
 										   (int64) Min((double) left / counts.rate * US_PER_S, (double) PG_INT64_MAX / 4));
-	return HeapTupleGetDatum(heap_form_tuple(result_descriptor(fcinfo), values, nulls));
+	return result_row(fcinfo, values, nulls);
 }
 
 /* _split_live(plan_id, number, epoch): whether it was asked for, and until when it is owned. Nulls on a standby, and for what nobody owns. */
@@ -220,7 +210,7 @@ SQL_FUNCTION(revenant_split_live)
 		values[1] = TimestampTzGetDatum(clock_to_timestamp(deadline_us));
 		nulls[1] = false;
 	}
-	return HeapTupleGetDatum(heap_form_tuple(result_descriptor(fcinfo), values, nulls));
+	return result_row(fcinfo, values, nulls);
 }
 
 /* ---------------------------------------------------------------- members */

@@ -23,12 +23,10 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/timeline.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -37,6 +35,7 @@
 
 #include "extension.h"
 #include "receipt.h"
+#include "result.h"
 
 static Receipt last;			/* of this process; empty before its first call */
 
@@ -66,12 +65,9 @@ receipt_set_written(const char *type, const char *id, int64 version)
  */
 SQL_FUNCTION(revenant_receipt)
 {
-	TupleDesc	desc;
 	Datum		values[7] = {0};
 	bool		nulls[7] = {true, true, true, true, true, true, true};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	if (last.type[0] != '\0')
 	{
 		values[0] = CStringGetTextDatum(last.type);
@@ -91,7 +87,7 @@ SQL_FUNCTION(revenant_receipt)
 		values[6] = Int32GetDatum((int32) last.timeline);
 		nulls[4] = nulls[5] = nulls[6] = false;
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	return result_row(fcinfo, values, nulls);
 }
 
 /* Whether what is at this place of this timeline can be on this server at all: 1 yes, 0 no, -1 it cannot be known. */

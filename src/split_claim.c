@@ -50,6 +50,7 @@
 #include "lease_wait.h"
 #include "locktag.h"
 #include "request.h"
+#include "result.h"
 #include "split_claim.h"
 #include "task_change.h"
 
@@ -771,7 +772,6 @@ SQL_FUNCTION(revenant_await_splits)
 	int64		available;
 	bool		over;
 	PlanUse    *use;
-	TupleDesc	desc;
 	Datum		value;
 	bool		isnull = false;
 
@@ -789,8 +789,6 @@ SQL_FUNCTION(revenant_await_splits)
 		InvalidateCatalogSnapshot();
 		available = sleep_for_work(use, until_us);
 	}
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	value = Int64GetDatum(available);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), &value, &isnull));
+	return result_row(fcinfo, &value, &isnull);
 }

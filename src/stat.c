@@ -28,7 +28,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -39,6 +38,7 @@
 #include "compat.h"
 #include "extension.h"
 #include "plan_entry.h"
+#include "result.h"
 #include "shmem.h"
 #include "stat.h"
 #include "stat_task.h"
@@ -311,18 +311,15 @@ SQL_FUNCTION(revenant_stat_entities)
 	Datum		values[lengthof(counters) + 4];
 	bool		nulls[lengthof(counters) + 4] = {false};
 	int			column = 0;
-	TupleDesc	desc;
 
 	stat_attach(extension_get()->extension);
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	for (; column < (int) lengthof(counters); column++)
 		values[column] = counted(mine, counters[column]);
 	put_time(mine, STAT_FLUSHES, &values[column]);
 	column += 3;
 	values[column] = TimestampTzGetDatum(mine == NULL ? 0 : (TimestampTz) pg_atomic_read_u64(&mine->since));
 	nulls[column] = mine == NULL;
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	return result_row(fcinfo, values, nulls);
 }
 
 /*

@@ -16,13 +16,13 @@
  */
 #include "postgres.h"
 
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 #include "extension.h"
+#include "result.h"
 #include "shmem.h"
 #include "stat.h"
 #include "stat_task.h"
@@ -250,11 +250,8 @@ SQL_FUNCTION(revenant_stat_task)
 	};
 	Datum		values[COLUMNS];
 	bool		nulls[COLUMNS] = {false};
-	TupleDesc	desc;
 	StatTask	stat = {0};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	if (!PG_ARGISNULL(0) && !PG_ARGISNULL(1))
 		stat = copy_entry(text_to_cstring(PG_GETARG_TEXT_PP(0)), PG_GETARG_TIMESTAMPTZ(1));
 	values[COL_RUNS] = Int64GetDatum(stat.runs);
@@ -269,5 +266,5 @@ SQL_FUNCTION(revenant_stat_task)
 	values[COL_DELAY_MAX] = STAT_MS_DATUM(stat.delay_max_us);
 	values[COL_SLOT_WAITS] = Int64GetDatum(stat.slot_waits);
 	values[COL_QUARANTINED] = Int64GetDatum(stat.quarantined);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return result_row(fcinfo, values, nulls);
 }
