@@ -30,7 +30,6 @@
 #include "stat.h"
 
 #define TTL_MIN_US (100 * US_PER_MS)
-#define TTL_MAX_US (INT64CONST(3660) * 86400 * US_PER_S)	/* 10 years, however they are counted */
 #define HOLDER_MAX 512
 #define METADATA_MAX 8192
 
@@ -112,7 +111,7 @@ lease_ttl_arg(FunctionCallInfo fcinfo, int n)
 	if (PG_ARGISNULL(n))
 		return 0;
 	us = lease_interval_us(PG_GETARG_INTERVAL_P(n));
-	if (us < TTL_MIN_US || us > TTL_MAX_US)
+	if (us < TTL_MIN_US || us > LEASE_TTL_MAX_US)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ttl is out of range"),
@@ -135,7 +134,7 @@ lease_wait_arg(FunctionCallInfo fcinfo, int n)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("wait must not be negative"),
 				 errhint("NULL waits as long as lock_timeout and statement_timeout allow.")));
-	return Min(us, TTL_MAX_US);
+	return Min(us, LEASE_TTL_MAX_US);
 }
 
 /* An interval in which nobody gets the lease, in microseconds; not null. */
@@ -144,7 +143,7 @@ delay_arg(FunctionCallInfo fcinfo, int n, const char *what)
 {
 	int64		us = lease_interval_us(PG_GETARG_INTERVAL_P(n));
 
-	if (us < 0 || us > TTL_MAX_US)
+	if (us < 0 || us > LEASE_TTL_MAX_US)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s is out of range", what),

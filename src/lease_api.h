@@ -12,6 +12,8 @@
 #include "lease.h"
 #include "lease_entry.h"
 
+#define LEASE_TTL_MAX_US (INT64CONST(3660) * 86400 * US_PER_S)	/* 10 years, however they are counted */
+
 typedef struct LeaseNameToken
 {
 	const char *function;		/* SQL name of the caller, for messages */

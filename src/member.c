@@ -150,7 +150,7 @@ look_at_member(PlanUse *use, int64 number, int64 seen, MemberLook *look)
 		raise_no_member(use, number, replaced);
 	}
 	role = member->role;
-	if (GetUserId() != role && !is_member_of_role(GetUserId(), role))
+	if (!is_member_of_role(GetUserId(), role))
 	{
 		member_release(member);
 		ereport(ERROR,
@@ -249,7 +249,6 @@ collect_claims(ClaimList *list, const PlanUse *use, int64 member)
 static void
 go_on_with(SplitWork *work, const ClaimEntry *claim, int64 member, const char *worker, int64 ttl_us)
 {
-	LOCKTAG		tag = claim_lock_tag(claim->key.epoch);
 	SplitSpec	spec;
 	SplitRow	row;
 	int64		epoch;
@@ -257,16 +256,8 @@ go_on_with(SplitWork *work, const ClaimEntry *claim, int64 member, const char *w
 
 	if (!claim_begin_end(work->use, claim->key.epoch))
 		return;					/* somebody ends it: it is nobody's then */
-	op = plan_op_add(PLAN_OP_END, work->use);
-	op->number = claim->number;
-	op->member = claim->member;
-	op->weight = claim->weight;
-	op->how = END_FENCED;
-	op->state = SPLIT_OWNED;
-	plan_op_of_claim(op, claim->key.epoch);
-	split_rest(&work->tables);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-	LockRelease(&tag, ExclusiveLock, false);
+	op = plan_op_end(work->use, claim->key.epoch, claim->number, claim->member, claim->weight, END_FENCED, SPLIT_OWNED);
+	split_wait_for_fences(work, claim->key.epoch);
 	epoch = fence_next_token("revenant.join_plan()");
 	do
 	{
@@ -378,7 +369,7 @@ replace(SplitWork *work, const Joining *joining, const MemberRow *before, int64 
 	MemberEntry *member;
 	bool		room;
 
-	if (GetUserId() != before->role && !is_member_of_role(GetUserId(), before->role))
+	if (!is_member_of_role(GetUserId(), before->role))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to join plan \"%s\" as \"%s\"", work->use->name, joining->worker),
@@ -487,7 +478,7 @@ SQL_FUNCTION(revenant_leave_plan)
 	MemberEntry *member;
 	Extension	oids;
 	char	   *plan;
-	char	   *name;
+	char		name[WORKER_NAME_MAX + 1] = "";
 	int64		number = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1);
 	int			released = 0;
 	Oid			role = InvalidOid;
@@ -499,35 +490,31 @@ SQL_FUNCTION(revenant_leave_plan)
 	if (member != NULL)
 	{
 		role = member->plan_id == work.use->plan_id ? member->role : InvalidOid;
+		strlcpy(name, member->worker, sizeof(name));
 		member_release(member);
 	}
-	if (OidIsValid(role) && GetUserId() != role && !is_member_of_role(GetUserId(), role))
+	if (OidIsValid(role) && !is_member_of_role(GetUserId(), role))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for member " INT64_FORMAT " of plan \"%s\"", number, plan),
 				 errdetail("Another role joined as this member.")));
 	oids = *extension_get();
-	name = OidIsValid(role) ? member_worker(&oids, work.use->plan_id, number) : NULL;
 	/* who joins under its name comes before, or after */
-	if (name != NULL)
+	if (OidIsValid(role))
 		(void) member_lock_name(work.use->plan_id, name, true);
-	if (name != NULL && begin_member_end(work.use, number, PLAN_OP_LEAVE))
+	if (OidIsValid(role) && begin_member_end(work.use, number, PLAN_OP_LEAVE))
 	{
 		collect_claims(&list, work.use, number);
 		for (int i = 0; i < list.count; i++)
 		{
 			const ClaimEntry *claim = &list.claims[i];
 			ClaimLook	look = {.number = claim->number,.member = number,.weight = claim->weight};
-			SplitSpec	spec;
 
 			CHECK_FOR_INTERRUPTS();
-			if (!split_find_spec(&work.tables, claim->number, &spec) || !claim_begin_end(work.use, claim->key.epoch))
-				continue;
-			if (!split_end_claim(&work, claim->key.epoch, &look, END_RELEASED, NULL))
-				continue;
-			released++;
+			if (claim_begin_end(work.use, claim->key.epoch) && split_end_claim(&work, claim->key.epoch, &look, END_RELEASED, NULL))
+				released++;
 		}
-		member_delete_row(&oids, work.use->plan_id, number);
+		member_delete_row(&oids, work.use->plan_id, name, number);
 		tell_member(work.use, EVENT_PLAN_LEFT, name, number);
 		work.wrote = true;
 	}
@@ -662,7 +649,7 @@ forget_offer(Polling *polling, int64 number, int64 split, bool over)
 	{
 		LWLockAcquire(&polling->use->entry->lock, LW_EXCLUSIVE);
 		if (polling->use->entry->plan_id == polling->use->plan_id)
-			plan_entry_note(polling->use->entry, split, NOTE_GONE, 0);
+			plan_entry_note(polling->use->entry, split, NOTE_GONE);
 		LWLockRelease(&polling->use->entry->lock);
 	}
 	plan_entry_want_assignment(polling->use->entry);

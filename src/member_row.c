@@ -107,8 +107,8 @@ member_lock_name(int64 plan_id, const char *worker, bool wait)
 }
 
 /*
- * Deletes the row of a member whose worker has this name, if it is still there. False: somebody is about to
- * change it. Waits for nobody.
+ * Deletes the row of a member whose worker has this name, if it is still there. The caller has the lock of the name.
+ * False: somebody has the row, or the table. Waits for nobody.
  */
 bool
 member_try_delete_row(const Extension *extension, int64 plan_id, const char *worker, int64 member)
@@ -117,7 +117,7 @@ member_try_delete_row(const Extension *extension, int64 plan_id, const char *wor
 	MemberRow	row;
 	bool		deleted = true;
 
-	if (!member_lock_name(plan_id, worker, false) || !row_try_open(extension->member, RowExclusiveLock, &rel) || rel == NULL)
+	if (!row_try_open(extension->member, RowExclusiveLock, &rel) || rel == NULL)
 		return false;
 	if (member_find_row(rel, extension, plan_id, worker, &row) && row.member == member)
 		deleted = row_try_delete(rel, row.tuple) == ROW_LOCKED;
@@ -125,43 +125,13 @@ member_try_delete_row(const Extension *extension, int64 plan_id, const char *wor
 	return deleted;
 }
 
-/* Which worker a member is */
-typedef struct WorkerLook
-{
-	int64		member;
-	char	   *worker;			/* NULL: none */
-} WorkerLook;
-
-static void
-look_for_worker(const MemberRow *row, void *arg)
-{
-	WorkerLook *look = arg;
-
-	if (row->member == look->member)
-		look->worker = pstrdup(row->worker);
-}
-
-/* The name of a member, as its row has it; palloc'd, or NULL. */
-char *
-member_worker(const Extension *extension, int64 plan_id, int64 member)
-{
-	WorkerLook	look = {.member = member};
-
-	member_visit_rows(extension, plan_id, look_for_worker, &look);
-	return look.worker;
-}
-
-/* Deletes the row of a member, waiting for who has it. */
+/* The same for who waits for whoever has the row. */
 void
-member_delete_row(const Extension *extension, int64 plan_id, int64 member)
+member_delete_row(const Extension *extension, int64 plan_id, const char *worker, int64 member)
 {
-	char	   *worker = member_worker(extension, plan_id, member);
 	Relation	rel;
 	MemberRow	row;
 
-	if (worker == NULL)
-		return;
-	(void) member_lock_name(plan_id, worker, true);
 	rel = table_open(extension->member, RowExclusiveLock);
 	if (member_find_row(rel, extension, plan_id, worker, &row) && row.member == member)
 		(void) row_delete(rel, row.tuple);

@@ -41,9 +41,8 @@ typedef struct MemberRow
 } MemberRow;
 
 extern void member_visit_rows(const Extension *extension, int64 plan_id, void (*visit) (const MemberRow *row, void *arg), void *arg);
-extern char *member_worker(const Extension *extension, int64 plan_id, int64 member);
 extern bool member_find_row(Relation rel, const Extension *extension, int64 plan_id, const char *worker, MemberRow *row);
-extern void member_delete_row(const Extension *extension, int64 plan_id, int64 member);
+extern void member_delete_row(const Extension *extension, int64 plan_id, const char *worker, int64 member);
 extern bool member_lock_name(int64 plan_id, const char *worker, bool wait);
 extern bool member_try_delete_row(const Extension *extension, int64 plan_id, const char *worker, int64 member);
 

@@ -13,10 +13,12 @@
 #include "utils/jsonb.h"
 #include "utils/rel.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "extension.h"
 
 #define PLAN_NAME_MAX 400		/* bytes; it is a part of a task's name and of a lease's */
+#define PLAN_TTL_MIN_US (300 * US_PER_MS)	/* of who leads a plan, or works on it */
 #define PLAN_PREFIX "plan/"		/* of its lease, and of the task of its planner */
 
 /* Columns of revenant.plan */

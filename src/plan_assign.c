@@ -54,6 +54,7 @@
 #include "plan_xact.h"
 #include "row.h"
 #include "split_claim.h"
+#include "split_commit.h"
 #include "tick.h"
 
 #define AGAIN_US (50 * US_PER_MS)	/* what could not be done is tried again after that, and then after twice as much ... */
@@ -633,7 +634,7 @@ tell(Assignment *work, int64 member, const ClaimEntry *claim, NewsKind kind, Cla
 		return NULL;
 	}
 	work->requests++;
-	if (plan_op_find_member(PLAN_OP_BUSY, member) == NULL)
+	if (!plan_op_exists(PLAN_OP_BUSY, NULL, member))
 		plan_op_add(PLAN_OP_BUSY, work->use)->member = member;
 	op = plan_op_add(PLAN_OP_NEWS, work->use);
 	op->member = member;
@@ -665,7 +666,6 @@ static void
 take_back(Assignment *work, SplitTables *tables, const ClaimEntry *owned, ClaimEnd how)
 {
 	LOCKTAG		tag = claim_lock_tag(owned->key.epoch);
-	SplitRow	row;
 	PlanOp	   *told;
 	PlanOp	   *op;
 	bool		begun;
@@ -685,22 +685,14 @@ take_back(Assignment *work, SplitTables *tables, const ClaimEntry *owned, ClaimE
 			told->undone = true;
 		return;
 	}
-	op = plan_op_add(PLAN_OP_END, work->use);
-	op->number = owned->number;
-	op->member = owned->member;
-	op->weight = owned->weight;
-	op->how = how;
-	op->state = SPLIT_RUNNABLE;
+	op = plan_op_end(work->use, owned->key.epoch, owned->number, owned->member, owned->weight, how, SPLIT_RUNNABLE);
 	op->counted = how == END_REVOKED ? PLAN_REVOCATIONS_FORCED : PLAN_COUNTERS;
 	if (how == END_REVOKED)
 		op->drained_us = work->now_us - owned->drain_since_us;
-	plan_op_of_claim(op, owned->key.epoch);
-	if (split_find_row(tables, owned->number, &row) && row.state == SPLIT_OWNED && row.epoch == owned->key.epoch &&
-		split_end(tables, &row, how, SPLIT_RUNNABLE, NULL, false) == ROW_LOCKED)
+	if (split_try_end_claim(work->use, tables, op, NULL))
 		return;
-	/* its worker has the row in a transaction: it is heard of */
-	claim_cancel_end(work->use, owned->key.epoch);
-	op->undone = told->undone = true;
+	/* it is heard of */
+	told->undone = true;
 	work->again = true;
 }
 

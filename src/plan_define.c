@@ -58,7 +58,6 @@
 #include "task.h"
 #include "task_change.h"
 
-#define PLAN_TTL_MIN_US (300 * US_PER_MS)	/* of lease_ttl */
 #define PLAN_NUMBER_MAX 1000000 /* of max_attempts, max_in_flight */
 #define REPLAN_EVERY_DEFAULT_US (60 * US_PER_S)	/* as sql/parts/plan.sql has it */
 #define PURGE_CHUNK 10000		/* splits that are deleted at once */

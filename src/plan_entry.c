@@ -463,14 +463,14 @@ plan_entry_want_assignment(PlanEntry *entry)
 
 /* Something became of a split. The caller has the plan's lock. Never raises. */
 void
-plan_entry_note(PlanEntry *entry, int64 number, int64 member, int64 epoch)
+plan_entry_note(PlanEntry *entry, int64 number, int64 member)
 {
 	PlanNote   *notes;
 
 	if (!DsaPointerIsValid(entry->notes))
 		return;
 	notes = dsa_get_address(shmem_area(), entry->notes);
-	notes[entry->noted % PLAN_NOTES] = (PlanNote) {.number = number,.member = member,.epoch = epoch};
+	notes[entry->noted % PLAN_NOTES] = (PlanNote) {.number = number,.member = member};
 	entry->noted++;
 	entry->assign_wanted++;
 }

@@ -71,7 +71,6 @@ typedef struct PlanNote
 {
 	int64		number;
 	int64		member;			/* whose it is now; NOTE_RUNNABLE, NOTE_GONE */
-	int64		epoch;			/* of a member's */
 } PlanNote;
 
 #define NOTE_RUNNABLE INT64CONST(0)
@@ -174,7 +173,7 @@ extern int64 plan_entry_floor(PlanEntry *entry);
 extern int64 plan_entry_available(const PlanEntry *entry);
 extern void plan_entry_keep_notes(PlanEntry *entry);
 extern void plan_entry_want_assignment(PlanEntry *entry);
-extern void plan_entry_note(PlanEntry *entry, int64 number, int64 member, int64 epoch);
+extern void plan_entry_note(PlanEntry *entry, int64 number, int64 member);
 extern int	plan_entry_read_notes(PlanEntry *entry, uint64 *from, PlanNote *notes);
 extern void plan_entry_note_done(PlanEntry *entry);
 extern double plan_entry_rate(PlanEntry *entry);

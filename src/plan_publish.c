@@ -59,8 +59,6 @@
 #include "split_row.h"
 #include "task_change.h"
 
-#define TTL_MIN_US (300 * US_PER_MS)
-#define TTL_MAX_US (INT64CONST(3660) * 86400 * US_PER_S)	/* 10 years, however they are counted */
 #define WEIGHT_MAX (INT64CONST(1) << 40)
 
 /* Splits that are looked up and written together, and the bytes of them from which on it is fewer */
@@ -185,7 +183,7 @@ ttl_arg(FunctionCallInfo fcinfo, const PlanUse *use)
 	if (PG_ARGISNULL(2))
 		return use->lease_ttl_us;
 	us = lease_interval_us(PG_GETARG_INTERVAL_P(2));
-	if (us < TTL_MIN_US || us > TTL_MAX_US)
+	if (us < PLAN_TTL_MIN_US || us > LEASE_TTL_MAX_US)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ttl is out of range"),

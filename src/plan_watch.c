@@ -423,9 +423,7 @@ end_claim(Ending *ending, PlanUse *use, SplitTables *tables, const ClaimEntry *o
 {
 	LOCKTAG		tag = claim_lock_tag(over->key.epoch);
 	SplitSpec	spec;
-	SplitRow	row;
 	PlanOp	   *op;
-	RowLock		written;
 	bool		lives = false;
 	bool		graceful = over->member != 0 && was_replaced(ending, over->member, &lives);
 	const char *reason = graceful ? NULL : over->member == 0 ? "expired: nothing was heard of its worker for its ttl" :
@@ -445,29 +443,11 @@ end_claim(Ending *ending, PlanUse *use, SplitTables *tables, const ClaimEntry *o
 		return;
 	}
 	LockRelease(&tag, ExclusiveLock, false);
-	op = plan_op_add(PLAN_OP_END, use);
-	op->number = over->number;
-	op->member = over->member;
-	op->weight = over->weight;
-	op->how = graceful ? END_FENCED : END_EXPIRED;
-	op->state = SPLIT_RUNNABLE;
-	plan_op_of_claim(op, over->key.epoch);
-	if (!split_find_row(tables, over->number, &row) || row.state != SPLIT_OWNED || row.epoch != over->key.epoch)
-		written = ROW_BUSY;		/* its worker's transaction has the row and will say what becomes of it */
-	else
-	{
-		if (reason != NULL && row.attempts + 1 >= use->max_attempts)
-			op->state = SPLIT_QUARANTINED;
-		written = split_end(tables, &row, op->how, op->state, reason, false);
-	}
-	if (written != ROW_LOCKED)
-	{
-		claim_cancel_end(use, over->key.epoch);
-		op->undone = true;
+	op = plan_op_end(use, over->key.epoch, over->number, over->member, over->weight,
+					 graceful ? END_FENCED : END_EXPIRED, SPLIT_RUNNABLE);
+	if (!split_try_end_claim(use, tables, op, reason))
 		put_off(ending, over->key.epoch);
-		return;
-	}
-	if (op->state == SPLIT_QUARANTINED && split_find_spec(tables, over->number, &spec))
+	else if (op->state == SPLIT_QUARANTINED && split_find_spec(tables, over->number, &spec))
 		split_tell_quarantined(use, spec.name, over->key.epoch, use->max_attempts, reason);
 }
 

@@ -304,7 +304,7 @@ plan_use_check_worker(const PlanUse *use, const char *fingerprint)
 
 	if (!use->native)
 		plan_raise_held(use->name);
-	if (GetUserId() != use->owner && !is_member_of_role(GetUserId(), use->owner))
+	if (!is_member_of_role(GetUserId(), use->owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for plan \"%s\"", use->name),
@@ -406,6 +406,21 @@ plan_op_of_claim(PlanOp *op, int64 epoch)
 	*epoch_place(of, op->kind) = op;
 }
 
+/* Notes that a claim ends, and where its split is then. From here on an abort takes the mark away that it has (claim_mark_ending()). */
+PlanOp *
+plan_op_end(PlanUse *use, int64 epoch, int64 number, int64 member, int64 weight, ClaimEnd how, SplitState state)
+{
+	PlanOp	   *op = plan_op_add(PLAN_OP_END, use);
+
+	op->number = number;
+	op->member = member;
+	op->weight = weight;
+	op->how = how;
+	op->state = state;
+	plan_op_of_claim(op, epoch);
+	return op;
+}
+
 /* The operation of this kind on a claim, or NULL. A claim is found by either of its kinds. */
 PlanOp *
 plan_op_find(PlanOpKind kind, int64 epoch)
@@ -415,21 +430,20 @@ plan_op_find(PlanOpKind kind, int64 epoch)
 	return of == NULL ? NULL : *epoch_place(of, kind);
 }
 
-/* The newest operation of this kind on a member, or NULL. */
-PlanOp *
-plan_op_find_member(PlanOpKind kind, int64 member)
+/* Whether there is an operation of this kind: on this plan (NULL: on any), about this member (0: about none). */
+bool
+plan_op_exists(PlanOpKind kind, const PlanUse *use, int64 member)
 {
 	dlist_iter	iter;
-	PlanOp	   *found = NULL;
 
 	dlist_foreach(iter, &ops)
 	{
-		PlanOp	   *op = dlist_container(PlanOp, node, iter.cur);
+		const PlanOp *op = dlist_container(PlanOp, node, iter.cur);
 
-		if (op->kind == kind && op->member == member && !op->undone)
-			found = op;
+		if (op->kind == kind && (use == NULL || op->use == use) && op->member == member && !op->undone)
+			return true;
 	}
-	return found;
+	return false;
 }
 
 /* How much this transaction is going to tell a member at its commit. */
@@ -446,23 +460,6 @@ plan_op_pending_news(int64 member)
 		n += (op->kind == PLAN_OP_NEWS || op->kind == PLAN_OP_GAIN) && op->member == member && !op->undone;
 	}
 	return n;
-}
-
-/* The newest operation of this kind on a plan, or NULL. */
-PlanOp *
-plan_op_find_plan(PlanOpKind kind, const PlanUse *use)
-{
-	dlist_iter	iter;
-	PlanOp	   *found = NULL;
-
-	dlist_foreach(iter, &ops)
-	{
-		PlanOp	   *op = dlist_container(PlanOp, node, iter.cur);
-
-		if (op->kind == kind && op->use == use && !op->undone)
-			found = op;
-	}
-	return found;
 }
 
 /* Raises 54000, 53200 where the transaction cannot have one more lock of a claim. */
@@ -602,9 +599,9 @@ mark_dead(ClaimEntry *claim)
 static bool
 is_there(const PlanOp *op)
 {
-	const PlanEntry *entry = op->use->entry;
+	PlanEntry  *entry = op->use->entry;
 
-	return entry->plan_id == op->use->plan_id && op->number > plan_entry_floor(op->use->entry);
+	return entry->plan_id == op->use->plan_id && op->number > plan_entry_floor(entry);
 }
 
 static PlanEntry *
@@ -628,9 +625,9 @@ look_by(PlanEntry *entry, int64 deadline_us)
 
 /* Somebody is to look who gets what, or whether this is the end of it. The caller has the plan's lock. */
 static void
-note_change(PlanEntry *entry, int64 number, int64 member, int64 epoch)
+note_change(PlanEntry *entry, int64 number, int64 member)
 {
-	plan_entry_note(entry, number, member, epoch);
+	plan_entry_note(entry, number, member);
 	if (entry->members > 0)
 		wake_supervisor = true;
 	if (entry->final && entry->verdict == VERDICT_NONE && entry->done + entry->quarantined >= entry->planned)
@@ -675,7 +672,7 @@ commit_claim(const PlanOp *op)
 	if (is_there(op))
 	{
 		entry->owned++;
-		note_change(entry, op->number, op->member != 0 ? op->member : NOTE_GONE, op->epoch);
+		note_change(entry, op->number, op->member != 0 ? op->member : NOTE_GONE);
 	}
 	look_by(entry, deadline_us);
 	LWLockRelease(&entry->lock);
@@ -749,7 +746,7 @@ commit_end(const PlanOp *op)
 			break;
 	}
 	if (op->state != SPLIT_OWNED)
-		note_change(entry, op->number, op->state == SPLIT_RUNNABLE ? NOTE_RUNNABLE : NOTE_GONE, 0);
+		note_change(entry, op->number, op->state == SPLIT_RUNNABLE ? NOTE_RUNNABLE : NOTE_GONE);
 	LWLockRelease(&entry->lock);
 	plan_count(entry, lost_as(op->how), 1);
 	plan_count(entry, PLAN_DRAIN_US, op->drained_us);
@@ -841,7 +838,7 @@ commit_plan(const PlanOp *op)
 				break;
 			entry->quarantined--;
 			plan_entry_put_back(entry, op->number, false);
-			plan_entry_note(entry, op->number, NOTE_RUNNABLE, 0);
+			plan_entry_note(entry, op->number, NOTE_RUNNABLE);
 			break;
 		case PLAN_OP_DROP:
 			entry->gone = true;
@@ -933,7 +930,6 @@ end_busy(const PlanOp *op)
 			return;
 	}
 	member = member_find(op->use->instance, op->member);
-
 	if (member == NULL)
 		return;
 	if (member->busy == MyProcPid)
@@ -972,7 +968,7 @@ undo(PlanOp *op)
 				plan_entry_return(entry, op->number, op->fresh);
 			/* who assigns splits may have taken it for somebody's */
 			if (op->kind != PLAN_OP_TAKE)
-				plan_entry_note(entry, op->number, NOTE_RUNNABLE, 0);
+				plan_entry_note(entry, op->number, NOTE_RUNNABLE);
 			entry->assign_wanted++;
 			LWLockRelease(&entry->lock);
 			ConditionVariableBroadcast(&entry->available);
@@ -1003,7 +999,7 @@ undo(PlanOp *op)
 			if (op->kind == PLAN_OP_JOIN)
 				member->state = MEMBER_DEAD;
 			else if (member->state == MEMBER_ENDING && member->pid == MyProcPid)
-				member->state = plan_op_find_member(PLAN_OP_JOIN, op->member) != NULL ? MEMBER_PENDING : MEMBER_LIVE;
+				member->state = plan_op_exists(PLAN_OP_JOIN, NULL, op->member) ? MEMBER_PENDING : MEMBER_LIVE;
 			member_release(member);
 			entry = lock_entry(op);
 			look_by(entry, 0);
@@ -1107,7 +1103,7 @@ forget_all(void)
 static void
 on_xact_end(XactEvent event, void *arg)
 {
-	dlist_mutable_iter iter;
+	dlist_iter	iter;
 
 	if (uses == NULL && dlist_is_empty(&ops))
 		return;
@@ -1135,7 +1131,7 @@ on_xact_end(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 			if (!dlist_is_empty(&ops))
 				DEBUG_POINT_QUIET("plan-before-publish");
-			dlist_foreach_modify(iter, &ops)
+			dlist_foreach(iter, &ops)
 			{
 				PlanOp	   *op = dlist_container(PlanOp, node, iter.cur);
 
@@ -1143,7 +1139,7 @@ on_xact_end(XactEvent event, void *arg)
 					commit(op);
 			}
 			/* only now: what was told before is told in its order */
-			dlist_foreach_modify(iter, &ops)
+			dlist_foreach(iter, &ops)
 			{
 				PlanOp	   *op = dlist_container(PlanOp, node, iter.cur);
 

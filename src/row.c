@@ -203,6 +203,22 @@ row_insert_first(Relation rel, Datum *values, bool *nulls)
 	return inserted;
 }
 
+/* What an attempt to lock, update or delete a row came to; the caller waits for nobody, or has waited. */
+RowLock
+row_outcome(TM_Result result)
+{
+	switch (result)
+	{
+		case TM_Ok:
+			return ROW_LOCKED;
+		case TM_BeingModified:
+		case TM_WouldBlock:
+			return ROW_BUSY;
+		default:
+			return ROW_CHANGED;
+	}
+}
+
 /* Locks what is there now: a snapshot of the caller's does not matter. */
 static TM_Result
 lock_tuple(Relation rel, HeapTuple tuple, LockWaitPolicy policy)
@@ -232,15 +248,7 @@ row_lock(Relation rel, HeapTuple tuple)
 RowLock
 row_try_lock(Relation rel, HeapTuple tuple)
 {
-	switch (lock_tuple(rel, tuple, LockWaitSkip))
-	{
-		case TM_Ok:
-			return ROW_LOCKED;
-		case TM_WouldBlock:
-			return ROW_BUSY;
-		default:
-			return ROW_CHANGED;
-	}
+	return row_outcome(lock_tuple(rel, tuple, LockWaitSkip));
 }
 
 /* Replaces the marked columns of a row that this transaction has locked, or that nobody else can write. */
@@ -274,16 +282,8 @@ row_try_delete(Relation rel, HeapTuple old)
 {
 	TM_FailureData failure;
 
-	switch (table_tuple_delete(rel, &old->t_self, GetCurrentCommandId(true), SnapshotAny, InvalidSnapshot, false, &failure, false))
-	{
-		case TM_Ok:
-			return ROW_LOCKED;
-		case TM_BeingModified:
-		case TM_WouldBlock:
-			return ROW_BUSY;
-		default:
-			return ROW_CHANGED;
-	}
+	return row_outcome(table_tuple_delete(rel, &old->t_self, GetCurrentCommandId(true), SnapshotAny,
+										  InvalidSnapshot, false, &failure, false));
 }
 
 /* Deletes what one pass over a key finds. True: nothing was left of it. */

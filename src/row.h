@@ -14,6 +14,7 @@
 
 #include "access/htup.h"
 #include "access/genam.h"
+#include "access/tableam.h"
 #include "storage/lockdefs.h"
 #include "utils/rel.h"
 #include "utils/uuid.h"
@@ -35,6 +36,7 @@ extern HeapTuple row_find_uuid(Relation rel, Oid index, const pg_uuid_t *key);
 extern HeapTuple row_find_locked(Relation rel, Oid index, const char *key); /* nobody else can write it */
 extern void row_insert(Relation rel, Datum *values, bool *nulls);
 extern bool row_insert_first(Relation rel, Datum *values, bool *nulls);
+extern RowLock row_outcome(TM_Result result);
 extern bool row_lock(Relation rel, HeapTuple tuple);	/* false: changed or gone; find it again */
 extern RowLock row_try_lock(Relation rel, HeapTuple tuple);	/* the same, without waiting */
 extern void row_update(Relation rel, HeapTuple old, Datum *values, bool *nulls, bool *replace);

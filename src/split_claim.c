@@ -144,7 +144,7 @@ claim_touch(const PlanUse *use, const char *split, int64 epoch, int64 ttl_us, Cl
 	look->role = claim->role;
 	look->drain = claim->drain;
 	look->drain_since_us = claim->drain_since_us;
-	if (GetUserId() != claim->role && !is_member_of_role(GetUserId(), claim->role))
+	if (!is_member_of_role(GetUserId(), claim->role))
 	{
 		claim_release(claim);
 		ereport(ERROR,
@@ -446,7 +446,7 @@ split_is_own_doing(const PlanUse *use, const SplitRow *row)
 {
 	if (row != NULL)
 		return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row->tuple->t_data));
-	return plan_op_find_plan(PLAN_OP_RESET, use) != NULL || plan_op_find_plan(PLAN_OP_PURGE, use) != NULL;
+	return plan_op_exists(PLAN_OP_RESET, use, 0) || plan_op_exists(PLAN_OP_PURGE, use, 0);
 }
 
 /* Claims the split that was taken out of the queue, if its row says that it can be. True where somebody has locked that. */

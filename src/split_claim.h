@@ -10,7 +10,6 @@
 #include "compat.h"
 #include "plan_xact.h"
 
-#define PLAN_TTL_MIN_US (300 * INT64CONST(1000))
 #define CLAIM_MAX 10000			/* splits by one call */
 
 /* What an epoch is worth now. */

@@ -78,7 +78,7 @@ split_work_end(SplitWork *work)
 }
 
 /* A split's name. Raises 22004, 22023. */
-char *
+static char *
 split_name_arg(FunctionCallInfo fcinfo, int n)
 {
 	char	   *name;
@@ -248,6 +248,16 @@ write_commit(SplitWork *work, const Commit *commit, const SplitRow *row)
 	return split_update(&work->tables, row, values, nulls, replace, true);
 }
 
+/* A claim ends that somebody wanted its member to hand over. */
+static void
+count_drained(PlanOp *op, const ClaimLook *look)
+{
+	if (look->drain != DRAIN_REQUESTED)
+		return;
+	op->counted = PLAN_REVOCATIONS_DRAINED;
+	op->drained_us = clock_now_us() - look->drain_since_us;
+}
+
 /* Notes what a commit has written. */
 static void
 note_commit(SplitWork *work, const Commit *commit, const ClaimLook *look)
@@ -257,19 +267,9 @@ note_commit(SplitWork *work, const Commit *commit, const ClaimLook *look)
 	work->wrote = true;
 	if (commit->done)
 	{
-		op = plan_op_add(PLAN_OP_END, work->use);
-		op->number = look->number;
-		op->member = look->member;
-		op->weight = look->weight;
-		op->how = END_DONE;
-		op->state = SPLIT_DONE;
-		plan_op_of_claim(op, commit->epoch);
+		op = plan_op_end(work->use, commit->epoch, look->number, look->member, look->weight, END_DONE, SPLIT_DONE);
 		(void) claim_begin_end(work->use, commit->epoch);
-		if (look->drain == DRAIN_REQUESTED)
-		{
-			op->counted = PLAN_REVOCATIONS_DRAINED;
-			op->drained_us = clock_now_us() - look->drain_since_us;
-		}
+		count_drained(op, look);
 	}
 	else if (plan_op_find(PLAN_OP_FENCE, commit->epoch) == NULL)
 	{
@@ -297,7 +297,7 @@ is_repeated(SplitWork *work, const Commit *commit)
 		!split_find_row(&work->tables, spec.number, &row) ||
 		row.epoch != commit->epoch || row.state != SPLIT_DONE || !says_the_same(commit, &row))
 		return false;
-	if (GetUserId() != row.role && !is_member_of_role(GetUserId(), row.role))
+	if (!is_member_of_role(GetUserId(), row.role))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for split \"%s\" of plan \"%s\"", commit->split, work->use->name),
@@ -606,7 +606,40 @@ was_ended(SplitWork *work, const char *split, int64 epoch, ClaimEnd how)
 
 	return epoch > 0 && split_find_name(&work->tables, split, &spec) &&
 		split_find_row(&work->tables, spec.number, &row) && row.epoch == epoch && row.state != SPLIT_OWNED &&
-		row.ended == how && (GetUserId() == row.role || is_member_of_role(GetUserId(), row.role));
+		row.ended == how && is_member_of_role(GetUserId(), row.role);
+}
+
+/* Waits for who has fenced a claim that this transaction has marked as being ended: nobody else can fence it then. */
+void
+split_wait_for_fences(SplitWork *work, int64 epoch)
+{
+	LOCKTAG		tag = claim_lock_tag(epoch);
+
+	split_rest(&work->tables);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	LockRelease(&tag, ExclusiveLock, false);
+}
+
+/* Writes into its row how a claim ended that is marked so. False: it was not ended; then neither the mark nor `op` is there any more. */
+static bool
+write_end(PlanUse *use, SplitTables *tables, PlanOp *op, const char *reason, bool wait)
+{
+	RowLock		written;
+	SplitRow	row;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!split_find_row(tables, op->number, &row) || row.state != SPLIT_OWNED || row.epoch != op->epoch)
+			break;
+		op->state = reason != NULL && row.attempts + 1 >= use->max_attempts ? SPLIT_QUARANTINED : SPLIT_RUNNABLE;
+		written = split_end(tables, &row, op->how, op->state, reason, wait);
+		if (written == ROW_LOCKED)
+			return true;
+	} while (wait);
+	claim_cancel_end(use, op->epoch);
+	op->undone = true;
+	return false;
 }
 
 /*
@@ -616,35 +649,22 @@ was_ended(SplitWork *work, const char *split, int64 epoch, ClaimEnd how)
 bool
 split_end_claim(SplitWork *work, int64 epoch, const ClaimLook *look, ClaimEnd how, const char *reason)
 {
-	LOCKTAG		tag = claim_lock_tag(epoch);
-	SplitState	state = SPLIT_RUNNABLE;
-	PlanOp	   *op = plan_op_add(PLAN_OP_END, work->use);
-	SplitRow	row;
+	PlanOp	   *op = plan_op_end(work->use, epoch, look->number, look->member, look->weight, how, SPLIT_RUNNABLE);
 
-	op->number = look->number;
-	op->member = look->member;
-	op->weight = look->weight;
-	op->how = how;
-	plan_op_of_claim(op, epoch);	/* from here on an abort takes the mark away */
-	split_rest(&work->tables);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-	LockRelease(&tag, ExclusiveLock, false);
+	split_wait_for_fences(work, epoch);
 	plan_entry_reserve(work->use->entry, 1);
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (!split_find_row(&work->tables, look->number, &row) || row.state != SPLIT_OWNED || row.epoch != epoch)
-		{
-			claim_cancel_end(work->use, epoch);
-			op->undone = true;
-			return false;
-		}
-		if (reason != NULL && row.attempts + 1 >= work->use->max_attempts)
-			state = SPLIT_QUARANTINED;
-		op->state = state;
-	} while (split_end(&work->tables, &row, how, state, reason, true) != ROW_LOCKED);
-	work->wrote = true;
-	return true;
+	work->wrote = write_end(work->use, &work->tables, op, reason, true) || work->wrote;
+	return !op->undone;
+}
+
+/*
+ * The same for who waits for nobody, and has seen that nobody has fenced it; `op` is what he has noted. False: a
+ * transaction of its worker's has the row, or has ended it, and it is not ended by us.
+ */
+bool
+split_try_end_claim(PlanUse *use, SplitTables *tables, PlanOp *op, const char *reason)
+{
+	return write_end(use, tables, op, reason, false);
 }
 
 /* A member's split is quarantined: it is told, unless somebody else tells it something at this moment. */
@@ -714,13 +734,8 @@ end_own(SplitWork *work, const char *split, int64 epoch, ClaimEnd how, const cha
 		split_tell_quarantined(work->use, split, epoch, work->use->max_attempts, reason);
 		tell_quarantined(work, &look, epoch);
 	}
-	if (how == END_DRAINED && look.drain == DRAIN_REQUESTED)
-	{
-		PlanOp	   *op = plan_op_find(PLAN_OP_END, epoch);
-
-		op->counted = PLAN_REVOCATIONS_DRAINED;
-		op->drained_us = clock_now_us() - look.drain_since_us;
-	}
+	if (how == END_DRAINED)
+		count_drained(plan_op_find(PLAN_OP_END, epoch), &look);
 }
 
 /* As many bytes of a reason as are kept, without cutting a character. */
@@ -739,57 +754,44 @@ reason_arg(FunctionCallInfo fcinfo, int n)
 	return reason;
 }
 
-/*
- * fail_split(plan, split, epoch, reason): it could not be done; that uses up an attempt, and with the last
- * one the split is quarantined. Raises RV001, RV002, 22004, 22023, 25006, 42501, 42704, 53200, 55000.
- */
-SQL_FUNCTION(revenant_fail_split)
+/* A function (plan, split, epoch, ...) by which a worker ends its claim; the one that fails it has a reason as well. */
+static Datum
+end_by_call(FunctionCallInfo fcinfo, const char *function, ClaimEnd how)
 {
 	SplitWork	work;
 	char	   *plan;
 	char	   *split;
 	char	   *reason;
 
-	task_require_writable("fail_split");
+	task_require_writable(function);
 	plan = plan_name_arg(fcinfo, 0);
 	split = split_name_arg(fcinfo, 1);
-	reason = reason_arg(fcinfo, 3);
+	reason = how == END_FAILED ? reason_arg(fcinfo, 3) : NULL;
 	split_work_begin(&work, plan, RowExclusiveLock);
-	end_own(&work, split, epoch_arg(fcinfo, 2), END_FAILED, reason);
+	end_own(&work, split, epoch_arg(fcinfo, 2), how, reason);
 	split_work_end(&work);
 	PG_RETURN_VOID();
+}
+
+/*
+ * fail_split(plan, split, epoch, reason): it could not be done; that uses up an attempt, and with the last
+ * one the split is quarantined. Raises RV001, RV002, 22004, 22023, 25006, 42501, 42704, 53200, 55000.
+ */
+SQL_FUNCTION(revenant_fail_split)
+{
+	return end_by_call(fcinfo, "fail_split", END_FAILED);
 }
 
 /* release_split(plan, split, epoch): somebody else may have it; no attempt is used up. Raises what fail_split() does. */
 SQL_FUNCTION(revenant_release_split)
 {
-	SplitWork	work;
-	char	   *plan;
-	char	   *split;
-
-	task_require_writable("release_split");
-	plan = plan_name_arg(fcinfo, 0);
-	split = split_name_arg(fcinfo, 1);
-	split_work_begin(&work, plan, RowExclusiveLock);
-	end_own(&work, split, epoch_arg(fcinfo, 2), END_RELEASED, NULL);
-	split_work_end(&work);
-	PG_RETURN_VOID();
+	return end_by_call(fcinfo, "release_split", END_RELEASED);
 }
 
 /* drained(plan, split, epoch): it is handed over, as it was asked for. Raises what fail_split() does. */
 SQL_FUNCTION(revenant_drained)
 {
-	SplitWork	work;
-	char	   *plan;
-	char	   *split;
-
-	task_require_writable("drained");
-	plan = plan_name_arg(fcinfo, 0);
-	split = split_name_arg(fcinfo, 1);
-	split_work_begin(&work, plan, RowExclusiveLock);
-	end_own(&work, split, epoch_arg(fcinfo, 2), END_DRAINED, NULL);
-	split_work_end(&work);
-	PG_RETURN_VOID();
+	return end_by_call(fcinfo, "drained", END_DRAINED);
 }
 
 /*

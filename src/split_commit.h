@@ -19,8 +19,9 @@ typedef struct SplitWork
 
 extern void split_work_begin(SplitWork *work, char *plan, LOCKMODE mode);
 extern void split_work_end(SplitWork *work);
-extern char *split_name_arg(FunctionCallInfo fcinfo, int n);
 extern void split_tell_quarantined(const PlanUse *use, const char *split, int64 epoch, int attempts, const char *reason);
+extern void split_wait_for_fences(SplitWork *work, int64 epoch);
+extern bool split_try_end_claim(PlanUse *use, SplitTables *tables, PlanOp *op, const char *reason);
 extern bool split_end_claim(SplitWork *work, int64 epoch, const ClaimLook *look, ClaimEnd how, const char *reason);
 
 #endif							/* REVENANT_SPLIT_COMMIT_H */

@@ -47,7 +47,6 @@
 
 /* Reasons that are kept of one split: the latest ones */
 #define REASONS_MAX 16
-#define REASON_MAX_BYTES 2000
 
 static const char *const state_names[] = {"runnable", "owned", "done", "quarantined"};
 static const char *const end_names[] = {
@@ -422,30 +421,6 @@ insert_index_entries(Relation rel, HeapTuple tuple)
 	CatalogCloseIndexes(indexes);
 }
 
-static RowLock
-outcome(TM_Result result)
-{
-	switch (result)
-	{
-		case TM_Ok:
-			return ROW_LOCKED;
-		case TM_BeingModified:
-		case TM_WouldBlock:
-			return ROW_BUSY;
-		default:
-			return ROW_CHANGED;
-	}
-}
-
-/* Locks a row as it was found. ROW_BUSY only where this does not wait. */
-RowLock
-split_lock(SplitTables *tables, SplitRow *row, bool wait)
-{
-	if (!wait)
-		return row_try_lock(tables->state.rel, row->tuple);
-	return row_lock(tables->state.rel, row->tuple) ? ROW_LOCKED : ROW_CHANGED;
-}
-
 /* Replaces the marked columns of a row as it was found. ROW_LOCKED: it is done. */
 RowLock
 split_update(SplitTables *tables, const SplitRow *row, const Datum *values, const bool *nulls, const bool *replace, bool wait)
@@ -457,7 +432,7 @@ split_update(SplitTables *tables, const SplitRow *row, const Datum *values, cons
 	LockTupleMode mode;
 	RowLock		result;
 
-	result = outcome(compat_heap_update(rel, &row->tuple->t_self, tuple, GetCurrentCommandId(true), wait, &failure, &mode));
+	result = row_outcome(compat_heap_update(rel, &row->tuple->t_self, tuple, GetCurrentCommandId(true), wait, &failure, &mode));
 	if (result == ROW_LOCKED && !HeapTupleIsHeapOnly(tuple))
 		insert_index_entries(rel, tuple);
 	heap_freetuple(tuple);

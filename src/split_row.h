@@ -134,7 +134,6 @@ extern void split_close(SplitTables *tables);
 extern bool split_find_spec(SplitTables *tables, int64 number, SplitSpec *spec);
 extern bool split_find_row(SplitTables *tables, int64 number, SplitRow *row);
 extern bool split_find_name(SplitTables *tables, const char *name, SplitSpec *spec);
-extern RowLock split_lock(SplitTables *tables, SplitRow *row, bool wait);
 extern RowLock split_update(SplitTables *tables, const SplitRow *row, const Datum *values, const bool *nulls, const bool *replace, bool wait);
 extern RowLock split_own(SplitTables *tables, const SplitRow *row, int64 epoch, int64 member, Oid role, const char *worker, bool wait);
 extern RowLock split_end(SplitTables *tables, const SplitRow *row, ClaimEnd how, SplitState state, const char *reason, bool wait);
