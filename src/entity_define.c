@@ -66,40 +66,16 @@ static const FieldSet entity_fields = {
 	.count = lengthof(fields)
 };
 
-/* What a row is to say. Arrays have a place for each column of revenant.entity_type. */
+/* What a row of revenant.entity_type is to say */
 typedef struct TypeDraft
 {
 	const char *type;
-	Datum		values[ENTITY_TYPE_COLUMNS];
-	bool		nulls[ENTITY_TYPE_COLUMNS];
-	bool		changed[ENTITY_TYPE_COLUMNS];
+	FieldDraft	row;
 } TypeDraft;
 
-static void
-set(TypeDraft *draft, int attribute, Datum value)
-{
-	draft->values[attribute - 1] = value;
-	draft->nulls[attribute - 1] = false;
-	draft->changed[attribute - 1] = true;
-}
-
-static char *
-text_of(const TypeDraft *draft, int attribute)
-{
-	return draft->nulls[attribute - 1] ? NULL : TextDatumGetCString(draft->values[attribute - 1]);
-}
+StaticAssertDecl(ENTITY_TYPE_COLUMNS <= FIELD_COLUMNS_MAX, "a draft has no place for an entity type");
 
 /* ---------------------------------------------------------------- checks */
-
-/* Raises 22004 where a column that must have a value has none. */
-static void
-require_value(const TypeDraft *draft, int attribute, const char *what)
-{
-	if (draft->nulls[attribute - 1])
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of an entity type must not be null", what)));
-}
 
 /* A function of the type: found now, and written down by its qualified name. */
 static void
@@ -107,18 +83,18 @@ check_routine(TypeDraft *draft, int attribute, EntityRoutine which)
 {
 	char	   *name;
 
-	if (!draft->changed[attribute - 1] || draft->nulls[attribute - 1])
+	if (!draft->row.changed[attribute - 1] || draft->row.nulls[attribute - 1])
 		return;
-	(void) entity_routine_resolve(text_of(draft, attribute), which, &name);
-	set(draft, attribute, CStringGetTextDatum(name));
+	(void) entity_routine_resolve(field_text(&draft->row, attribute), which, &name);
+	field_set(&draft->row, attribute, CStringGetTextDatum(name));
 }
 
 static void
 check_interval(const TypeDraft *draft, int attribute, const char *what, int64 lowest_us)
 {
-	if (!draft->changed[attribute - 1] || draft->nulls[attribute - 1])
+	if (!draft->row.changed[attribute - 1] || draft->row.nulls[attribute - 1])
 		return;
-	if (task_duration_us(DatumGetIntervalP(draft->values[attribute - 1])) < lowest_us)
+	if (task_duration_us(DatumGetIntervalP(draft->row.values[attribute - 1])) < lowest_us)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s is out of range", what),
@@ -130,23 +106,23 @@ check_durability(const TypeDraft *draft)
 {
 	Durability	durability;
 
-	if (!draft->changed[ATT_ENTITY_DURABILITY - 1])
+	if (!draft->row.changed[ATT_ENTITY_DURABILITY - 1])
 		return;
-	require_value(draft, ATT_ENTITY_DURABILITY, "durability");
-	if (!durability_parse(text_of(draft, ATT_ENTITY_DURABILITY), &durability))
+	field_require_value(&entity_fields, &draft->row, ATT_ENTITY_DURABILITY, "durability");
+	if (!durability_parse(field_text(&draft->row, ATT_ENTITY_DURABILITY), &durability))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid value for durability: \"%s\"", text_of(draft, ATT_ENTITY_DURABILITY)),
+				 errmsg("invalid value for durability: \"%s\"", field_text(&draft->row, ATT_ENTITY_DURABILITY)),
 				 errdetail("It must be \"strict\", \"interval\" or \"on_stop\".")));
 }
 
 static void
 check_vsn(const TypeDraft *draft)
 {
-	if (!draft->changed[ATT_ENTITY_VSN - 1])
+	if (!draft->row.changed[ATT_ENTITY_VSN - 1])
 		return;
-	require_value(draft, ATT_ENTITY_VSN, "vsn");
-	if (DatumGetInt32(draft->values[ATT_ENTITY_VSN - 1]) < 0)
+	field_require_value(&entity_fields, &draft->row, ATT_ENTITY_VSN, "vsn");
+	if (DatumGetInt32(draft->row.values[ATT_ENTITY_VSN - 1]) < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("vsn must not be negative")));
@@ -156,18 +132,18 @@ check_vsn(const TypeDraft *draft)
 static void
 check_draft(TypeDraft *draft)
 {
-	require_value(draft, ATT_ENTITY_HANDLER, "handler");
+	field_require_value(&entity_fields, &draft->row, ATT_ENTITY_HANDLER, "handler");
 	check_routine(draft, ATT_ENTITY_HANDLER, ROUTINE_HANDLER);
 	check_routine(draft, ATT_ENTITY_INITIALIZER, ROUTINE_INITIALIZER);
 	check_routine(draft, ATT_ENTITY_UPGRADE, ROUTINE_UPGRADE);
 	check_routine(draft, ATT_ENTITY_TERMINATOR, ROUTINE_TERMINATOR);
 	check_vsn(draft);
 	check_durability(draft);
-	if (draft->changed[ATT_ENTITY_FLUSH_EVERY - 1])
-		require_value(draft, ATT_ENTITY_FLUSH_EVERY, "flush_every");
+	if (draft->row.changed[ATT_ENTITY_FLUSH_EVERY - 1])
+		field_require_value(&entity_fields, &draft->row, ATT_ENTITY_FLUSH_EVERY, "flush_every");
 	check_interval(draft, ATT_ENTITY_FLUSH_EVERY, "flush_every", US_PER_MS);
 	check_interval(draft, ATT_ENTITY_IDLE_TIMEOUT, "idle_timeout", US_PER_MS);
-	if (!draft->nulls[ATT_ENTITY_INITIAL_STATE - 1] && !draft->nulls[ATT_ENTITY_INITIALIZER - 1])
+	if (!draft->row.nulls[ATT_ENTITY_INITIAL_STATE - 1] && !draft->row.nulls[ATT_ENTITY_INITIALIZER - 1])
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("an entity type has either an initial_state or an initializer")));
@@ -227,11 +203,11 @@ check_table(Relation rel, TypeDraft *draft, Oid table)
 				 errmsg("table \"%s\" serves entity type \"%s\" already", get_rel_name(table), search.type),
 				 errdetail("A table serves one type."),
 				 errhint("create_snapshot_table() makes another one.")));
-	set(draft, ATT_ENTITY_SNAPSHOTS,
+	field_set(&draft->row, ATT_ENTITY_SNAPSHOTS,
 		CStringGetTextDatum(quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table))));
-	set(draft, ATT_ENTITY_SNAPSHOTS_OID, Int64GetDatum((int64) table));
-	set(draft, ATT_ENTITY_SYSTEM_IDENTIFIER, Int64GetDatum(task_identifier()));
-	set(draft, ATT_ENTITY_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
+	field_set(&draft->row, ATT_ENTITY_SNAPSHOTS_OID, Int64GetDatum((int64) table));
+	field_set(&draft->row, ATT_ENTITY_SYSTEM_IDENTIFIER, Int64GetDatum(task_identifier()));
+	field_set(&draft->row, ATT_ENTITY_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
 }
 
 /* The name of a type; 22004, 22023. */
@@ -260,22 +236,14 @@ complain_of_existing(Relation rel, const TypeDraft *draft, HeapTuple existing)
 {
 	Datum		values[ENTITY_TYPE_COLUMNS];
 	bool		nulls[ENTITY_TYPE_COLUMNS];
-	StringInfoData differing;
+	char	   *differing;
 
-	initStringInfo(&differing);
 	heap_deform_tuple(existing, RelationGetDescr(rel), values, nulls);
-	for (int i = 0; i < (int) lengthof(fields); i++)
-	{
-		int			column = fields[i].attribute - 1;
-
-		if (nulls[column] != draft->nulls[column] ||
-			(!nulls[column] && !field_is_same(&fields[i], values[column], draft->values[column])))
-			appendStringInfo(&differing, "%s%s", differing.len > 0 ? ", " : "", fields[i].name);
-	}
+	differing = field_differing(&entity_fields, &draft->row, values, nulls);
 	ereport(ERROR,
-			(errcode(differing.len > 0 ? ERRCODE_RV_FINGERPRINT_MISMATCH : ERRCODE_DUPLICATE_OBJECT),
+			(errcode(differing != NULL ? ERRCODE_RV_FINGERPRINT_MISMATCH : ERRCODE_DUPLICATE_OBJECT),
 			 errmsg("entity type \"%s\" already exists", draft->type),
-			 differing.len > 0 ? errdetail("It has another %s.", differing.data) : 0,
+			 differing != NULL ? errdetail("It has another %s.", differing) : 0,
 			 errhint("alter_entity_type() changes it, drop_entity_type() removes it.")));
 }
 
@@ -293,17 +261,11 @@ SQL_FUNCTION(revenant_create_entity_type)
 
 	task_require_writable("create_entity_type");
 	draft.type = type_argument(fcinfo);
-	for (int i = 0; i < (int) lengthof(fields) - 1; i++)
-	{
-		int			column = fields[i].attribute - 1;
-
-		draft.changed[column] = true;
-		draft.nulls[column] = PG_ARGISNULL(i + 2);
-		draft.values[column] = draft.nulls[column] ? (Datum) 0 : PG_GETARG_DATUM(i + 2);
-	}
+	/* the table comes first among the arguments, and is looked up apart */
+	field_read_arguments(&entity_fields, entity_fields.count - 1, fcinfo, 2, &draft.row);
 	check_draft(&draft);
-	set(&draft, ATT_ENTITY_TYPE, CStringGetTextDatum(draft.type));
-	set(&draft, ATT_ENTITY_CREATED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+	field_set(&draft.row, ATT_ENTITY_TYPE, CStringGetTextDatum(draft.type));
+	field_set(&draft.row, ATT_ENTITY_CREATED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
 
 	extension = *extension_get();
 	rel = table_open(extension.entity_type, ShareRowExclusiveLock);
@@ -311,7 +273,7 @@ SQL_FUNCTION(revenant_create_entity_type)
 	existing = row_find(rel, extension.entity_type_pkey, draft.type);
 	if (existing != NULL)
 		complain_of_existing(rel, &draft, existing);
-	row_insert(rel, draft.values, draft.nulls);
+	row_insert(rel, draft.row.values, draft.row.nulls);
 	note_change(&extension);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
@@ -358,17 +320,17 @@ find_for_change(Relation rel, const Extension *extension, const char *name, bool
 static bool
 must_unload(const TypeDraft *draft)
 {
-	return draft->changed[ATT_ENTITY_SNAPSHOTS - 1] ||
-		(draft->changed[ATT_ENTITY_DURABILITY - 1] && !draft->nulls[ATT_ENTITY_DURABILITY - 1] &&
-		 strcmp(text_of(draft, ATT_ENTITY_DURABILITY), "strict") == 0);
+	return draft->row.changed[ATT_ENTITY_SNAPSHOTS - 1] ||
+		(draft->row.changed[ATT_ENTITY_DURABILITY - 1] && !draft->row.nulls[ATT_ENTITY_DURABILITY - 1] &&
+		 strcmp(field_text(&draft->row, ATT_ENTITY_DURABILITY), "strict") == 0);
 }
 
 /* The table that a change of a type names, as a regclass is read. */
 static Oid
 table_of(const TypeDraft *draft)
 {
-	require_value(draft, ATT_ENTITY_SNAPSHOTS, "snapshots");
-	return DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(text_of(draft, ATT_ENTITY_SNAPSHOTS))));
+	field_require_value(&entity_fields, &draft->row, ATT_ENTITY_SNAPSHOTS, "snapshots");
+	return DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(field_text(&draft->row, ATT_ENTITY_SNAPSHOTS))));
 }
 
 /*
@@ -390,24 +352,24 @@ SQL_FUNCTION(revenant_alter_entity_type)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("changes of an entity type must not be null")));
-	field_read_changes(&entity_fields, PG_GETARG_JSONB_P(1), (FieldDraft) {draft.values, draft.nulls, draft.changed});
+	field_read_changes(&entity_fields, PG_GETARG_JSONB_P(1), &draft.row);
 
 	extension = *extension_get();
 	rel = table_open(extension.entity_type, ShareRowExclusiveLock);
 	tuple = find_for_change(rel, &extension, draft.type, must_unload(&draft));
-	heap_deform_tuple(tuple, RelationGetDescr(rel), before.values, before.nulls);
+	heap_deform_tuple(tuple, RelationGetDescr(rel), before.row.values, before.row.nulls);
 	for (int i = 0; i < ENTITY_TYPE_COLUMNS; i++)
 	{
-		if (!draft.changed[i])
+		if (!draft.row.changed[i])
 		{
-			draft.values[i] = before.values[i];
-			draft.nulls[i] = before.nulls[i];
+			draft.row.values[i] = before.row.values[i];
+			draft.row.nulls[i] = before.row.nulls[i];
 		}
 	}
 	check_draft(&draft);
-	if (draft.changed[ATT_ENTITY_SNAPSHOTS - 1])
+	if (draft.row.changed[ATT_ENTITY_SNAPSHOTS - 1])
 		check_table(rel, &draft, table_of(&draft));
-	row_update(rel, tuple, draft.values, draft.nulls, draft.changed);
+	row_update(rel, tuple, draft.row.values, draft.row.nulls, draft.row.changed);
 	note_change(&extension);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
@@ -502,8 +464,8 @@ entity_refresh_names(void)
 
 		if (tuple == NULL)
 			continue;
-		set(&draft, ATT_ENTITY_SNAPSHOTS, CStringGetTextDatum(one->name));
-		row_update(rel, tuple, draft.values, draft.nulls, draft.changed);
+		field_set(&draft.row, ATT_ENTITY_SNAPSHOTS, CStringGetTextDatum(one->name));
+		row_update(rel, tuple, draft.row.values, draft.row.nulls, draft.row.changed);
 	}
 	note_change(&extension);
 	table_close(rel, NoLock);

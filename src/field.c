@@ -3,7 +3,8 @@
  * field.c
  *	  What of an object its owner may alter: the columns of its row, by name.
  *
- * For alter_task() and its like, whose changes are a JSON object.
+ * For create_task(), alter_task() and their like: arguments, or changes as a JSON object, become a
+ * draft of the row, which their own file then checks.
  *
  *-------------------------------------------------------------------------
  */
@@ -89,7 +90,7 @@ find(const FieldSet *set, const char *name)
  * Raises 22003, 22007, 22023.
  */
 void
-field_read_changes(const FieldSet *set, Jsonb *changes, FieldDraft draft)
+field_read_changes(const FieldSet *set, Jsonb *changes, FieldDraft *draft)
 {
 	JsonbIterator *iterator = JsonbIteratorInit(&changes->root);
 	JsonbIteratorToken token;
@@ -107,16 +108,16 @@ field_read_changes(const FieldSet *set, Jsonb *changes, FieldDraft draft)
 			field = find(set, pnstrdup(item.val.string.val, item.val.string.len));
 		if (token != WJB_VALUE || field == NULL)
 			continue;
-		draft.changed[field->attribute - 1] = true;
-		draft.nulls[field->attribute - 1] = item.type == jbvNull;
+		draft->changed[field->attribute - 1] = true;
+		draft->nulls[field->attribute - 1] = item.type == jbvNull;
 		if (item.type != jbvNull)
-			draft.values[field->attribute - 1] = datum_of(set, field, &item);
+			draft->values[field->attribute - 1] = datum_of(set, field, &item);
 	}
 }
 
 /* Whether two values of a field are the same. */
-bool
-field_is_same(const Field *field, Datum a, Datum b)
+static bool
+is_same(const Field *field, Datum a, Datum b)
 {
 	switch (field->type)
 	{
@@ -132,4 +133,108 @@ field_is_same(const Field *field, Datum a, Datum b)
 			return compareJsonbContainers(&DatumGetJsonbP(a)->root, &DatumGetJsonbP(b)->root) == 0;
 	}
 	return false;				/* not reached */
+}
+
+/* Whether a draft says of a field what a row has there. */
+static bool
+repeats(const Field *field, const FieldDraft *draft, const Datum *values, const bool *nulls)
+{
+	int			column = field->attribute - 1;
+
+	return draft->nulls[column] == nulls[column] &&
+		(nulls[column] || is_same(field, draft->values[column], values[column]));
+}
+
+/* The names of the fields of which a draft says something else than a row, for a message; NULL: none. */
+char *
+field_differing(const FieldSet *set, const FieldDraft *draft, const Datum *values, const bool *nulls)
+{
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (int i = 0; i < set->count; i++)
+	{
+		if (!repeats(&set->fields[i], draft, values, nulls))
+			appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", set->fields[i].name);
+	}
+	return names.len > 0 ? names.data : NULL;
+}
+
+/* Completes a draft by the row that it changes: what it repeats is no change. */
+void
+field_complete(const FieldSet *set, FieldDraft *draft, const Datum *values, const bool *nulls)
+{
+	for (int i = 0; i < set->count; i++)
+	{
+		int			column = set->fields[i].attribute - 1;
+
+		if (draft->changed[column] && repeats(&set->fields[i], draft, values, nulls))
+			draft->changed[column] = false;
+		if (!draft->changed[column])
+		{
+			draft->values[column] = values[column];
+			draft->nulls[column] = nulls[column];
+		}
+	}
+}
+
+/* Puts the arguments of a function from `first` on into a draft: the first `count` fields, in their order. */
+void
+field_read_arguments(const FieldSet *set, int count, FunctionCallInfo fcinfo, int first, FieldDraft *draft)
+{
+	for (int i = 0; i < count; i++)
+	{
+		int			column = set->fields[i].attribute - 1;
+
+		draft->changed[column] = true;
+		draft->nulls[column] = PG_ARGISNULL(first + i);
+		draft->values[column] = draft->nulls[column] ? (Datum) 0 : PG_GETARG_DATUM(first + i);
+	}
+}
+
+/* Whether any field is changed; `anew`: one of those that make another thing of the object. */
+bool
+field_any_changed(const FieldSet *set, const FieldDraft *draft, bool anew)
+{
+	for (int i = 0; i < set->count; i++)
+	{
+		if (field_is_changed(draft, set->fields[i].attribute) && (set->fields[i].anew || !anew))
+			return true;
+	}
+	return false;
+}
+
+/* Raises 22004 where a column that must have a value has none. */
+void
+field_require_value(const FieldSet *set, const FieldDraft *draft, int attribute, const char *what)
+{
+	if (field_is_null(draft, attribute))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s of %s must not be null", what, set->noun)));
+}
+
+/* A column of the row, of the object's own or not, becomes this. */
+void
+field_set(FieldDraft *draft, int attribute, Datum value)
+{
+	draft->values[attribute - 1] = value;
+	draft->nulls[attribute - 1] = false;
+	draft->changed[attribute - 1] = true;
+}
+
+/* ... or null. */
+void
+field_clear(FieldDraft *draft, int attribute)
+{
+	draft->values[attribute - 1] = (Datum) 0;
+	draft->nulls[attribute - 1] = true;
+	draft->changed[attribute - 1] = true;
+}
+
+/* A column of type text; palloc'd, or NULL. */
+char *
+field_text(const FieldDraft *draft, int attribute)
+{
+	return field_is_null(draft, attribute) ? NULL : TextDatumGetCString(draft->values[attribute - 1]);
 }

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "fmgr.h"
 #include "utils/jsonb.h"
 
 typedef enum FieldType
@@ -36,15 +37,36 @@ typedef struct FieldSet
 	int			count;
 } FieldSet;
 
-/* A row that is to be. Arrays have a place for each column. */
+#define FIELD_COLUMNS_MAX 32	/* of a table whose rows have drafts */
+
+/* A row that is to be: all of it, or what is to change. Arrays have a place for each column, by its number less one. */
 typedef struct FieldDraft
 {
-	Datum	   *values;
-	bool	   *nulls;
-	bool	   *changed;		/* it is new, and not checked yet */
+	Datum		values[FIELD_COLUMNS_MAX];
+	bool		nulls[FIELD_COLUMNS_MAX];
+	bool		changed[FIELD_COLUMNS_MAX]; /* it is new, and not checked yet */
 } FieldDraft;
 
-extern void field_read_changes(const FieldSet *set, Jsonb *changes, FieldDraft draft);
-extern bool field_is_same(const Field *field, Datum a, Datum b);
+extern void field_read_arguments(const FieldSet *set, int count, FunctionCallInfo fcinfo, int first, FieldDraft *draft);
+extern void field_read_changes(const FieldSet *set, Jsonb *changes, FieldDraft *draft);
+extern void field_complete(const FieldSet *set, FieldDraft *draft, const Datum *values, const bool *nulls);
+extern char *field_differing(const FieldSet *set, const FieldDraft *draft, const Datum *values, const bool *nulls);
+extern bool field_any_changed(const FieldSet *set, const FieldDraft *draft, bool anew);
+extern void field_require_value(const FieldSet *set, const FieldDraft *draft, int attribute, const char *what);
+extern void field_set(FieldDraft *draft, int attribute, Datum value);
+extern void field_clear(FieldDraft *draft, int attribute);
+extern char *field_text(const FieldDraft *draft, int attribute);
+
+static inline bool
+field_is_changed(const FieldDraft *draft, int attribute)
+{
+	return draft->changed[attribute - 1];
+}
+
+static inline bool
+field_is_null(const FieldDraft *draft, int attribute)
+{
+	return draft->nulls[attribute - 1];
+}
 
 #endif							/* REVENANT_FIELD_H */

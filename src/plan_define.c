@@ -83,84 +83,29 @@ static const FieldSet plan_fields = {
 	.count = lengthof(fields)
 };
 
-/* What a row is to say. Arrays have a place for each column of revenant.plan. */
+/* What a row of revenant.plan is to say */
 typedef struct PlanDraft
 {
 	const char *name;
 	const char *owner;
 	Oid			owner_oid;
-	Datum		values[PLAN_COLUMNS];
-	bool		nulls[PLAN_COLUMNS];
-	bool		changed[PLAN_COLUMNS];	/* it is new, and not checked yet */
+	FieldDraft	row;
 } PlanDraft;
 
+StaticAssertDecl(PLAN_COLUMNS <= FIELD_COLUMNS_MAX, "a draft has no place for a plan");
+
 /* ---------------------------------------------------------------- the draft */
-
-static bool
-is_changed(const PlanDraft *draft, int attribute)
-{
-	return draft->changed[attribute - 1];
-}
-
-static bool
-is_null(const PlanDraft *draft, int attribute)
-{
-	return draft->nulls[attribute - 1];
-}
-
-/* A column of type text, or NULL. */
-static char *
-text_of(const PlanDraft *draft, int attribute)
-{
-	return is_null(draft, attribute) ? NULL : TextDatumGetCString(draft->values[attribute - 1]);
-}
-
-static void
-set(PlanDraft *draft, int attribute, Datum value)
-{
-	draft->values[attribute - 1] = value;
-	draft->nulls[attribute - 1] = false;
-	draft->changed[attribute - 1] = true;
-}
-
-static void
-clear(PlanDraft *draft, int attribute)
-{
-	draft->values[attribute - 1] = (Datum) 0;
-	draft->nulls[attribute - 1] = true;
-	draft->changed[attribute - 1] = true;
-}
 
 /* The row was made here. */
 static void
 set_identity(PlanDraft *draft, Oid owner)
 {
-	set(draft, ATT_PLAN_OWNER_OID, Int64GetDatum((int64) owner));
-	set(draft, ATT_PLAN_SYSTEM_IDENTIFIER, Int64GetDatum(task_identifier()));
-	set(draft, ATT_PLAN_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
-}
-
-/* Whether a field of a draft is what a row has there. */
-static bool
-is_same(const PlanDraft *draft, const Field *field, const Datum *values, const bool *nulls)
-{
-	int			column = field->attribute - 1;
-
-	return draft->nulls[column] == nulls[column] &&
-		(nulls[column] || field_is_same(field, draft->values[column], values[column]));
+	field_set(&draft->row, ATT_PLAN_OWNER_OID, Int64GetDatum((int64) owner));
+	field_set(&draft->row, ATT_PLAN_SYSTEM_IDENTIFIER, Int64GetDatum(task_identifier()));
+	field_set(&draft->row, ATT_PLAN_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
 }
 
 /* ---------------------------------------------------------------- checks */
-
-/* Raises 22004 where a column that must have a value has none. */
-static void
-require_value(const PlanDraft *draft, int attribute, const char *what)
-{
-	if (is_null(draft, attribute))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of a plan must not be null", what)));
-}
 
 /* A duration in microseconds, from `lowest_us` to ten years; 22004, 22023. */
 static int64
@@ -168,8 +113,8 @@ check_duration(const PlanDraft *draft, int attribute, const char *what, int64 lo
 {
 	int64		us;
 
-	require_value(draft, attribute, what);
-	us = task_duration_us(DatumGetIntervalP(draft->values[attribute - 1]));
+	field_require_value(&plan_fields, &draft->row, attribute, what);
+	us = task_duration_us(DatumGetIntervalP(draft->row.values[attribute - 1]));
 	if (us < lowest_us)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -186,10 +131,10 @@ check_number(const PlanDraft *draft, int attribute, const char *what)
 {
 	int			number;
 
-	if (!is_changed(draft, attribute))
+	if (!field_is_changed(&draft->row, attribute))
 		return;
-	require_value(draft, attribute, what);
-	number = DatumGetInt32(draft->values[attribute - 1]);
+	field_require_value(&plan_fields, &draft->row, attribute, what);
+	number = DatumGetInt32(draft->row.values[attribute - 1]);
 	if (number < 1 || number > PLAN_NUMBER_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -201,29 +146,29 @@ check_number(const PlanDraft *draft, int attribute, const char *what)
 static bool
 replans(const PlanDraft *draft)
 {
-	return !is_null(draft, ATT_PLAN_PLANNER_FUNCTION) ||
-		task_duration_us(DatumGetIntervalP(draft->values[ATT_PLAN_REPLAN_EVERY - 1])) != REPLAN_EVERY_DEFAULT_US;
+	return !field_is_null(&draft->row, ATT_PLAN_PLANNER_FUNCTION) ||
+		task_duration_us(DatumGetIntervalP(draft->row.values[ATT_PLAN_REPLAN_EVERY - 1])) != REPLAN_EVERY_DEFAULT_US;
 }
 
 /* The durations, and that a planner is not called again before its lease could lapse; 22004, 22023. */
 static void
 check_durations(const PlanDraft *draft)
 {
-	if (is_changed(draft, ATT_PLAN_LEASE_TTL) || is_changed(draft, ATT_PLAN_REPLAN_EVERY) || is_changed(draft, ATT_PLAN_PLANNER_FUNCTION))
+	if (field_is_changed(&draft->row, ATT_PLAN_LEASE_TTL) || field_is_changed(&draft->row, ATT_PLAN_REPLAN_EVERY) || field_is_changed(&draft->row, ATT_PLAN_PLANNER_FUNCTION))
 	{
 		int64		ttl_us = check_duration(draft, ATT_PLAN_LEASE_TTL, "lease_ttl", PLAN_TTL_MIN_US);
 
-		require_value(draft, ATT_PLAN_REPLAN_EVERY, "replan_every");
-		if (task_duration_us(DatumGetIntervalP(draft->values[ATT_PLAN_REPLAN_EVERY - 1])) < ttl_us && replans(draft))
+		field_require_value(&plan_fields, &draft->row, ATT_PLAN_REPLAN_EVERY, "replan_every");
+		if (task_duration_us(DatumGetIntervalP(draft->row.values[ATT_PLAN_REPLAN_EVERY - 1])) < ttl_us && replans(draft))
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("replan_every is out of range"),
 					 errdetail("It must be at least lease_ttl, which is %s, and no longer than ten years.",
-							   DatumGetCString(DirectFunctionCall1(interval_out, draft->values[ATT_PLAN_LEASE_TTL - 1])))));
+							   DatumGetCString(DirectFunctionCall1(interval_out, draft->row.values[ATT_PLAN_LEASE_TTL - 1])))));
 	}
-	if (is_changed(draft, ATT_PLAN_REBALANCE_DELAY))
+	if (field_is_changed(&draft->row, ATT_PLAN_REBALANCE_DELAY))
 		(void) check_duration(draft, ATT_PLAN_REBALANCE_DELAY, "rebalance_delay", 0);
-	if (is_changed(draft, ATT_PLAN_DRAIN_DEADLINE))
+	if (field_is_changed(&draft->row, ATT_PLAN_DRAIN_DEADLINE))
 		(void) check_duration(draft, ATT_PLAN_DRAIN_DEADLINE, "drain_deadline", 0);
 }
 
@@ -297,9 +242,9 @@ check_planner_role(const PlanDraft *draft)
 static void
 check_planner(PlanDraft *draft)
 {
-	if (!is_changed(draft, ATT_PLAN_PLANNER_FUNCTION) || is_null(draft, ATT_PLAN_PLANNER_FUNCTION))
+	if (!field_is_changed(&draft->row, ATT_PLAN_PLANNER_FUNCTION) || field_is_null(&draft->row, ATT_PLAN_PLANNER_FUNCTION))
 		return;
-	set(draft, ATT_PLAN_PLANNER_FUNCTION, CStringGetTextDatum(resolve_planner(text_of(draft, ATT_PLAN_PLANNER_FUNCTION))));
+	field_set(&draft->row, ATT_PLAN_PLANNER_FUNCTION, CStringGetTextDatum(resolve_planner(field_text(&draft->row, ATT_PLAN_PLANNER_FUNCTION))));
 	check_planner_role(draft);
 }
 
@@ -337,7 +282,7 @@ exists_already(Relation rel, const Extension *extension, const PlanDraft *draft)
 	PlanRow		row;
 	Datum		values[PLAN_COLUMNS];
 	bool		nulls[PLAN_COLUMNS];
-	StringInfoData differing;
+	char	   *differing;
 
 	if (tuple == NULL)
 		return false;
@@ -345,18 +290,13 @@ exists_already(Relation rel, const Extension *extension, const PlanDraft *draft)
 	if (!row.native)
 		plan_raise_held(draft->name);
 	if (plan_is_owned_by_caller(row.owner_oid))
-		plan_require_fingerprint(draft->name, row.fingerprint, text_of(draft, ATT_PLAN_FINGERPRINT));
+		plan_require_fingerprint(draft->name, row.fingerprint, field_text(&draft->row, ATT_PLAN_FINGERPRINT));
 	if (row.owner_oid != draft->owner_oid || strcmp(row.owner, draft->owner) != 0)
 		complain_of_duplicate(draft->name, psprintf("It belongs to role \"%s\".", row.owner));
 	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
-	initStringInfo(&differing);
-	for (int i = 0; i < (int) lengthof(fields); i++)
-	{
-		if (!is_same(draft, &fields[i], values, nulls))
-			appendStringInfo(&differing, "%s%s", differing.len > 0 ? ", " : "", fields[i].name);
-	}
-	if (differing.len > 0)
-		complain_of_duplicate(draft->name, psprintf("It has another %s.", differing.data));
+	differing = field_differing(&plan_fields, &draft->row, values, nulls);
+	if (differing != NULL)
+		complain_of_duplicate(draft->name, psprintf("It has another %s.", differing));
 	return true;
 }
 
@@ -371,16 +311,16 @@ fill_in(PlanDraft *draft)
 	Datum		now = TimestampTzGetDatum(GetCurrentTimestamp());
 
 	for (int i = 0; i < (int) lengthof(none_yet); i++)
-		clear(draft, none_yet[i]);
-	set(draft, ATT_PLAN_NAME, CStringGetTextDatum(draft->name));
-	set(draft, ATT_PLAN_ID, Int64GetDatum(fence_next_token("revenant.create_plan()")));
-	set(draft, ATT_PLAN_OWNER, CStringGetTextDatum(draft->owner));
-	set(draft, ATT_PLAN_CREATED_AT, now);
-	set(draft, ATT_PLAN_UPDATED_AT, now);
-	set(draft, ATT_PLAN_FINAL, BoolGetDatum(false));
-	set(draft, ATT_PLAN_PLANNED, Int64GetDatum(0));
-	set(draft, ATT_PLAN_LAST_NUMBER, Int64GetDatum(0));
-	set(draft, ATT_PLAN_REVISION, Int64GetDatum(0));
+		field_clear(&draft->row, none_yet[i]);
+	field_set(&draft->row, ATT_PLAN_NAME, CStringGetTextDatum(draft->name));
+	field_set(&draft->row, ATT_PLAN_ID, Int64GetDatum(fence_next_token("revenant.create_plan()")));
+	field_set(&draft->row, ATT_PLAN_OWNER, CStringGetTextDatum(draft->owner));
+	field_set(&draft->row, ATT_PLAN_CREATED_AT, now);
+	field_set(&draft->row, ATT_PLAN_UPDATED_AT, now);
+	field_set(&draft->row, ATT_PLAN_FINAL, BoolGetDatum(false));
+	field_set(&draft->row, ATT_PLAN_PLANNED, Int64GetDatum(0));
+	field_set(&draft->row, ATT_PLAN_LAST_NUMBER, Int64GetDatum(0));
+	field_set(&draft->row, ATT_PLAN_REVISION, Int64GetDatum(0));
 	set_identity(draft, draft->owner_oid);
 }
 
@@ -393,7 +333,7 @@ create(Relation rel, const Extension *extension, PlanDraft *draft)
 
 	fill_in(draft);
 	/* a name that appears in spite of the lock is not by our functions */
-	if (!row_insert_first(rel, draft->values, draft->nulls))
+	if (!row_insert_first(rel, draft->row.values, draft->row.nulls))
 		complain_of_duplicate(draft->name, NULL);
 	CommandCounterIncrement();
 	plan_parse(row_find_locked(rel, extension->plan_pkey, draft->name), RelationGetDescr(rel), &row);
@@ -419,14 +359,7 @@ SQL_FUNCTION(revenant_create_plan)
 	draft.name = plan_name_arg(fcinfo, 0);
 	draft.owner_oid = GetUserId();
 	draft.owner = GetUserNameFromId(draft.owner_oid, false);
-	for (int i = 0; i < (int) lengthof(fields); i++)
-	{
-		int			column = fields[i].attribute - 1;
-
-		draft.changed[column] = true;
-		draft.nulls[column] = PG_ARGISNULL(i + 1);
-		draft.values[column] = draft.nulls[column] ? (Datum) 0 : PG_GETARG_DATUM(i + 1);
-	}
+	field_read_arguments(&plan_fields, plan_fields.count, fcinfo, 1, &draft.row);
 	check_draft(&draft);
 
 	rel = table_open(oids.plan, RowExclusiveLock);
@@ -442,36 +375,6 @@ SQL_FUNCTION(revenant_create_plan)
 
 /* ---------------------------------------------------------------- alter_plan */
 
-/* Completes a draft by the row that it changes: what it repeats is no change. */
-static void
-complete_draft(PlanDraft *draft, const Datum *values, const bool *nulls)
-{
-	for (int i = 0; i < (int) lengthof(fields); i++)
-	{
-		int			column = fields[i].attribute - 1;
-
-		if (draft->changed[column] && is_same(draft, &fields[i], values, nulls))
-			draft->changed[column] = false;
-		if (!draft->changed[column])
-		{
-			draft->values[column] = values[column];
-			draft->nulls[column] = nulls[column];
-		}
-	}
-}
-
-/* Whether a draft says something new; `anew`: of what plans, or when. */
-static bool
-says_more(const PlanDraft *draft, bool anew)
-{
-	for (int i = 0; i < (int) lengthof(fields); i++)
-	{
-		if (is_changed(draft, fields[i].attribute) && (fields[i].anew || !anew))
-			return true;
-	}
-	return false;
-}
-
 /* Writes what is new in a draft, and has the planner's task follow. */
 static void
 alter(PlanChange *change, PlanDraft *draft)
@@ -479,10 +382,10 @@ alter(PlanChange *change, PlanDraft *draft)
 	PlanUse    *use = plan_use(draft->name);
 	PlanOp	   *op;
 
-	plan_write(change, draft->values, draft->nulls, draft->changed);
+	plan_write(change, draft->row.values, draft->row.nulls, draft->row.changed);
 	if (change->row.planner_function != NULL)
-		plan_task_write(&change->oids, &change->row, says_more(draft, true));
-	else if (is_changed(draft, ATT_PLAN_PLANNER_FUNCTION))
+		plan_task_write(&change->oids, &change->row, field_any_changed(&plan_fields, &draft->row, true));
+	else if (field_is_changed(&draft->row, ATT_PLAN_PLANNER_FUNCTION))
 		plan_task_remove(&change->oids, draft->name);
 	op = plan_op_add(PLAN_OP_ALTER, use);
 	plan_op_keep_row(op, &change->row);
@@ -507,17 +410,17 @@ SQL_FUNCTION(revenant_alter_plan)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("changes of a plan must not be null")));
-	field_read_changes(&plan_fields, PG_GETARG_JSONB_P(1), (FieldDraft) {draft.values, draft.nulls, draft.changed});
+	field_read_changes(&plan_fields, PG_GETARG_JSONB_P(1), &draft.row);
 
 	plan_begin_change(draft.name, &change);
 	draft.owner = change.row.owner;
 	draft.owner_oid = change.row.owner_oid;
 	heap_deform_tuple(change.tuple, RelationGetDescr(change.rel), values, nulls);
-	complete_draft(&draft, values, nulls);
+	field_complete(&plan_fields, &draft.row, values, nulls);
 	check_draft(&draft);
 	/* what was found by a function's name may be the one that it has */
-	complete_draft(&draft, values, nulls);
-	if (says_more(&draft, false))
+	field_complete(&plan_fields, &draft.row, values, nulls);
+	if (field_any_changed(&plan_fields, &draft.row, false))
 		alter(&change, &draft);
 	plan_end_change(&change);
 	PG_RETURN_VOID();
@@ -608,12 +511,12 @@ SQL_FUNCTION(revenant_reset_plan)
 	use = plan_use(draft.name);
 	delete_splits(&change);
 	for (int i = 0; i < (int) lengthof(forgotten); i++)
-		clear(&draft, forgotten[i]);
-	set(&draft, ATT_PLAN_FINAL, BoolGetDatum(false));
-	set(&draft, ATT_PLAN_PLANNED, Int64GetDatum(0));
-	set(&draft, ATT_PLAN_REVISION, Int64GetDatum(change.row.revision + 1));
-	set(&draft, ATT_PLAN_UPDATED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
-	plan_write(&change, draft.values, draft.nulls, draft.changed);
+		field_clear(&draft.row, forgotten[i]);
+	field_set(&draft.row, ATT_PLAN_FINAL, BoolGetDatum(false));
+	field_set(&draft.row, ATT_PLAN_PLANNED, Int64GetDatum(0));
+	field_set(&draft.row, ATT_PLAN_REVISION, Int64GetDatum(change.row.revision + 1));
+	field_set(&draft.row, ATT_PLAN_UPDATED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+	plan_write(&change, draft.row.values, draft.row.nulls, draft.row.changed);
 	if (change.row.planner_function != NULL)
 	{
 		plan_task_rest(&change.oids, draft.name, false);
@@ -766,8 +669,8 @@ SQL_FUNCTION(revenant_purge_plan)
 	purged = purge_splits(&change, PG_GETARG_TIMESTAMPTZ(1));
 	if (purged > 0)
 	{
-		set(&draft, ATT_PLAN_PLANNED, Int64GetDatum(change.row.planned - purged));
-		plan_write(&change, draft.values, draft.nulls, draft.changed);
+		field_set(&draft.row, ATT_PLAN_PLANNED, Int64GetDatum(change.row.planned - purged));
+		plan_write(&change, draft.row.values, draft.row.nulls, draft.row.changed);
 		op = plan_op_add(PLAN_OP_PURGE, use);
 		op->number = purged;
 	}
@@ -869,7 +772,7 @@ adopt_plan(PlanChange *change, const char *name)
 	(void) plan_lock_change(&change->oids, name, true);
 	use = plan_use(name);
 	set_identity(&draft, owner);
-	plan_write(change, draft.values, draft.nulls, draft.changed);
+	plan_write(change, draft.row.values, draft.row.nulls, draft.row.changed);
 	free_splits(&change->oids, change->row.plan_id);
 	/* a copy of the whole database has members, too */
 	delete_rows(change->oids.member, change->oids.member_pkey, change->row.plan_id);

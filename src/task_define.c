@@ -72,56 +72,27 @@ static const FieldSet task_fields = {
 	.count = lengthof(fields)
 };
 
-/* What a row is to say. Arrays have a place for each column of revenant.task. */
+/* What a row of revenant.task is to say */
 typedef struct TaskDraft
 {
 	const char *name;
 	bool		creating;
-	Datum		values[TASK_COLUMNS];
-	bool		nulls[TASK_COLUMNS];
-	bool		changed[TASK_COLUMNS];	/* it is new, and not checked yet */
+	FieldDraft	row;
 } TaskDraft;
 
-/* ---------------------------------------------------------------- the draft */
+StaticAssertDecl(TASK_COLUMNS <= FIELD_COLUMNS_MAX, "a draft has no place for a task");
 
-static bool
-is_changed(const TaskDraft *draft, int attribute)
-{
-	return draft->changed[attribute - 1];
-}
-
-static bool
-is_null(const TaskDraft *draft, int attribute)
-{
-	return draft->nulls[attribute - 1];
-}
-
-/* A column of type text, or NULL. */
-static char *
-text_of(const TaskDraft *draft, int attribute)
-{
-	return is_null(draft, attribute) ? NULL : TextDatumGetCString(draft->values[attribute - 1]);
-}
-
-static void
-set(TaskDraft *draft, int attribute, Datum value)
-{
-	draft->values[attribute - 1] = value;
-	draft->nulls[attribute - 1] = false;
-	draft->changed[attribute - 1] = true;
-}
+/* ---------------------------------------------------------------- checks */
 
 /* Raises 22004 where a column that must have a value has none. */
 static void
 require_value(const TaskDraft *draft, int attribute, const char *what)
 {
-	if (is_null(draft, attribute))
+	if (field_is_null(&draft->row, attribute))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s must not be null", what)));
 }
-
-/* ---------------------------------------------------------------- checks */
 
 /* A duration in microseconds, between `lowest` and ten years; 22004, 22023. */
 static int64
@@ -130,7 +101,7 @@ check_duration(const TaskDraft *draft, int attribute, const char *what, int64 lo
 	int64		us;
 
 	require_value(draft, attribute, what);
-	us = task_duration_us(DatumGetIntervalP(draft->values[attribute - 1]));
+	us = task_duration_us(DatumGetIntervalP(draft->row.values[attribute - 1]));
 	if (us < lowest_us)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -148,7 +119,7 @@ check_word(const TaskDraft *draft, int attribute, const char *what, const char *
 	StringInfoData list;
 
 	require_value(draft, attribute, what);
-	value = text_of(draft, attribute);
+	value = field_text(&draft->row, attribute);
 	initStringInfo(&list);
 	for (int i = 0; i < nwords; i++)
 	{
@@ -166,7 +137,7 @@ check_word(const TaskDraft *draft, int attribute, const char *what, const char *
 static void
 check_command(const TaskDraft *draft, int attribute, const char *what, bool may_lack)
 {
-	char	   *command = text_of(draft, attribute);
+	char	   *command = field_text(&draft->row, attribute);
 
 	if (!may_lack)
 		require_value(draft, attribute, what);
@@ -212,13 +183,13 @@ task_parse_schedule(const char *text, const char *timezone, const char *command,
 static void
 check_schedule(const TaskDraft *draft)
 {
-	char	   *schedule = text_of(draft, ATT_TASK_SCHEDULE);
-	char	   *timezone = text_of(draft, ATT_TASK_TIMEZONE);
+	char	   *schedule = field_text(&draft->row, ATT_TASK_SCHEDULE);
+	char	   *timezone = field_text(&draft->row, ATT_TASK_TIMEZONE);
 	Schedule	parsed;
 	SchedulePlace place;
 
 	if (schedule != NULL)
-		task_parse_schedule(schedule, timezone, draft->creating ? text_of(draft, ATT_TASK_COMMAND) : NULL, &parsed, &place);
+		task_parse_schedule(schedule, timezone, draft->creating ? field_text(&draft->row, ATT_TASK_COMMAND) : NULL, &parsed, &place);
 	else if (timezone != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -277,23 +248,23 @@ check_restart(const TaskDraft *draft)
 {
 	static const char *const restarts[] = {"permanent", "transient", "temporary"};
 
-	if (is_changed(draft, ATT_TASK_RESTART))
+	if (field_is_changed(&draft->row, ATT_TASK_RESTART))
 		check_word(draft, ATT_TASK_RESTART, "restart", restarts, lengthof(restarts));
-	if (is_changed(draft, ATT_TASK_MAX_RESTARTS))
+	if (field_is_changed(&draft->row, ATT_TASK_MAX_RESTARTS))
 	{
 		int			allowed;
 
 		require_value(draft, ATT_TASK_MAX_RESTARTS, "max_restarts");
-		allowed = DatumGetInt32(draft->values[ATT_TASK_MAX_RESTARTS - 1]);
+		allowed = DatumGetInt32(draft->row.values[ATT_TASK_MAX_RESTARTS - 1]);
 		if (allowed < 0 || allowed > RESTART_FAILURES_MAX)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("max_restarts is out of range"),
 					 errdetail("It is from 0 to %d.", RESTART_FAILURES_MAX)));
 	}
-	if (is_changed(draft, ATT_TASK_RESTART_WINDOW))
+	if (field_is_changed(&draft->row, ATT_TASK_RESTART_WINDOW))
 		(void) check_duration(draft, ATT_TASK_RESTART_WINDOW, "restart_window", 1);
-	if ((is_changed(draft, ATT_TASK_BACKOFF_MIN) || is_changed(draft, ATT_TASK_BACKOFF_MAX)) &&
+	if ((field_is_changed(&draft->row, ATT_TASK_BACKOFF_MIN) || field_is_changed(&draft->row, ATT_TASK_BACKOFF_MAX)) &&
 		check_duration(draft, ATT_TASK_BACKOFF_MIN, "backoff_min", 0) >
 		check_duration(draft, ATT_TASK_BACKOFF_MAX, "backoff_max", 0))
 		ereport(ERROR,
@@ -305,8 +276,8 @@ check_restart(const TaskDraft *draft)
 static void
 fill_in_role(TaskDraft *draft)
 {
-	if (is_changed(draft, ATT_TASK_RUN_AS) && is_null(draft, ATT_TASK_RUN_AS))
-		set(draft, ATT_TASK_RUN_AS, CStringGetTextDatum(GetUserNameFromId(GetUserId(), false)));
+	if (field_is_changed(&draft->row, ATT_TASK_RUN_AS) && field_is_null(&draft->row, ATT_TASK_RUN_AS))
+		field_set(&draft->row, ATT_TASK_RUN_AS, CStringGetTextDatum(GetUserNameFromId(GetUserId(), false)));
 }
 
 /* The role, and the settings, which it must be able to set. */
@@ -315,13 +286,13 @@ check_identity(TaskDraft *draft)
 {
 	Oid			role;
 
-	if (!is_changed(draft, ATT_TASK_RUN_AS) && !is_changed(draft, ATT_TASK_SETTINGS))
+	if (!field_is_changed(&draft->row, ATT_TASK_RUN_AS) && !field_is_changed(&draft->row, ATT_TASK_SETTINGS))
 		return;
-	role = check_role(text_of(draft, ATT_TASK_RUN_AS));
-	if (is_changed(draft, ATT_TASK_RUN_AS))
-		set(draft, ATT_TASK_RUN_AS_OID, Int64GetDatum((int64) role));
-	if (!is_null(draft, ATT_TASK_SETTINGS))
-		task_check_settings(DatumGetJsonbP(draft->values[ATT_TASK_SETTINGS - 1]), role);
+	role = check_role(field_text(&draft->row, ATT_TASK_RUN_AS));
+	if (field_is_changed(&draft->row, ATT_TASK_RUN_AS))
+		field_set(&draft->row, ATT_TASK_RUN_AS_OID, Int64GetDatum((int64) role));
+	if (!field_is_null(&draft->row, ATT_TASK_SETTINGS))
+		task_check_settings(DatumGetJsonbP(draft->row.values[ATT_TASK_SETTINGS - 1]), role);
 }
 
 /* Checks what is new in a draft. Raises 0A000, 22004, 22023, 42501, 42704. */
@@ -330,22 +301,22 @@ check_draft(TaskDraft *draft)
 {
 	static const char *const catch_ups[] = {"skip", "once"};
 
-	if (is_changed(draft, ATT_TASK_COMMAND))
+	if (field_is_changed(&draft->row, ATT_TASK_COMMAND))
 		check_command(draft, ATT_TASK_COMMAND, "command of a task", false);
-	if (is_changed(draft, ATT_TASK_SCHEDULE) || is_changed(draft, ATT_TASK_TIMEZONE))
+	if (field_is_changed(&draft->row, ATT_TASK_SCHEDULE) || field_is_changed(&draft->row, ATT_TASK_TIMEZONE))
 		check_schedule(draft);
-	if (is_changed(draft, ATT_TASK_FOLLOWER_COMMAND))
+	if (field_is_changed(&draft->row, ATT_TASK_FOLLOWER_COMMAND))
 		check_command(draft, ATT_TASK_FOLLOWER_COMMAND, "follower_command of a task", true);
 	check_restart(draft);
-	if (is_changed(draft, ATT_TASK_TIMEOUT) && !is_null(draft, ATT_TASK_TIMEOUT))
+	if (field_is_changed(&draft->row, ATT_TASK_TIMEOUT) && !field_is_null(&draft->row, ATT_TASK_TIMEOUT))
 		(void) check_duration(draft, ATT_TASK_TIMEOUT, "timeout", US_PER_MS);
-	if (is_changed(draft, ATT_TASK_CATCH_UP))
+	if (field_is_changed(&draft->row, ATT_TASK_CATCH_UP))
 		check_word(draft, ATT_TASK_CATCH_UP, "catch_up", catch_ups, lengthof(catch_ups));
-	if (is_changed(draft, ATT_TASK_CLAIM_DELAY))
+	if (field_is_changed(&draft->row, ATT_TASK_CLAIM_DELAY))
 		(void) check_duration(draft, ATT_TASK_CLAIM_DELAY, "claim_delay", 0);
-	if (is_changed(draft, ATT_TASK_LEASE) && !is_null(draft, ATT_TASK_LEASE))
-		check_lease(text_of(draft, ATT_TASK_LEASE), draft->name);
-	if (is_changed(draft, ATT_TASK_ENABLED))
+	if (field_is_changed(&draft->row, ATT_TASK_LEASE) && !field_is_null(&draft->row, ATT_TASK_LEASE))
+		check_lease(field_text(&draft->row, ATT_TASK_LEASE), draft->name);
+	if (field_is_changed(&draft->row, ATT_TASK_ENABLED))
 		require_value(draft, ATT_TASK_ENABLED, "enabled");
 	check_identity(draft);
 }
@@ -376,32 +347,25 @@ SQL_FUNCTION(revenant_create_task)
 	task_require_writable("create_task");
 	draft.name = task_name_argument(fcinfo);
 	task_require_not_plans(draft.name, "create_task");
-	for (int i = 0; i < (int) lengthof(fields); i++)
-	{
-		int			column = fields[i].attribute - 1;
-
-		draft.changed[column] = true;
-		draft.nulls[column] = PG_ARGISNULL(i + 1);
-		draft.values[column] = draft.nulls[column] ? (Datum) 0 : PG_GETARG_DATUM(i + 1);
-	}
+	field_read_arguments(&task_fields, task_fields.count, fcinfo, 1, &draft.row);
 	fill_in_role(&draft);
 	check_draft(&draft);
 
 	now = TimestampTzGetDatum(GetCurrentTimestamp());
-	set(&draft, ATT_TASK_NAME, CStringGetTextDatum(draft.name));
-	set(&draft, ATT_TASK_CREATED_AT, now);
-	set(&draft, ATT_TASK_ENABLED_AT, now);
-	set(&draft, ATT_TASK_SYSTEM_IDENTIFIER, Int64GetDatum(task_identifier()));
-	set(&draft, ATT_TASK_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
-	set(&draft, ATT_TASK_RUN_REQUESTS, Int64GetDatum(0));
-	set(&draft, ATT_TASK_REQUESTS_VOID, Int64GetDatum(0));
+	field_set(&draft.row, ATT_TASK_NAME, CStringGetTextDatum(draft.name));
+	field_set(&draft.row, ATT_TASK_CREATED_AT, now);
+	field_set(&draft.row, ATT_TASK_ENABLED_AT, now);
+	field_set(&draft.row, ATT_TASK_SYSTEM_IDENTIFIER, Int64GetDatum(task_identifier()));
+	field_set(&draft.row, ATT_TASK_DATABASE_OID, Int64GetDatum((int64) MyDatabaseId));
+	field_set(&draft.row, ATT_TASK_RUN_REQUESTS, Int64GetDatum(0));
+	field_set(&draft.row, ATT_TASK_REQUESTS_VOID, Int64GetDatum(0));
 
 	extension = extension_get();
 	rel = table_open(extension->task, RowExclusiveLock);
 	if (row_find(rel, extension->task_pkey, draft.name) != NULL)
 		complain_of_duplicate(draft.name);
 	/* a name that appears meanwhile is a duplicate as well */
-	if (!row_insert_first(rel, draft.values, draft.nulls))
+	if (!row_insert_first(rel, draft.row.values, draft.row.nulls))
 		complain_of_duplicate(draft.name);
 	CommandCounterIncrement();
 	table_close(rel, NoLock);
@@ -411,43 +375,19 @@ SQL_FUNCTION(revenant_create_task)
 
 /* ---------------------------------------------------------------- alter_task */
 
-/* Completes a draft by the row that it changes: what it repeats is no change. */
+/* Completes a draft by the row that it changes: what it repeats is no change, unless the same name is another role by now. */
 static void
 complete_draft(const TaskChange *change, TaskDraft *draft)
 {
 	Datum		values[TASK_COLUMNS];
 	bool		nulls[TASK_COLUMNS];
+	bool		names_role = field_is_changed(&draft->row, ATT_TASK_RUN_AS);
 
 	task_deform(change->row, RelationGetDescr(change->rel), values, nulls);
-	for (int i = 0; i < (int) lengthof(fields); i++)
-	{
-		int			column = fields[i].attribute - 1;
-
-		if (draft->changed[column] && draft->nulls[column] == nulls[column] &&
-			(nulls[column] || field_is_same(&fields[i], draft->values[column], values[column])))
-			draft->changed[column] = false;
-		/* the same name may be another role by now: then it is a change */
-		if (fields[i].attribute == ATT_TASK_RUN_AS && !nulls[column] && !draft->changed[column] && draft->values[column] != 0)
-			draft->changed[column] =
-				DatumGetInt64(values[ATT_TASK_RUN_AS_OID - 1]) != (int64) get_role_oid(text_of(draft, ATT_TASK_RUN_AS), true);
-		if (!draft->changed[column])
-		{
-			draft->values[column] = values[column];
-			draft->nulls[column] = nulls[column];
-		}
-	}
-}
-
-/* Whether what runs, or when, is changed. */
-static bool
-begins_anew(const TaskDraft *draft)
-{
-	for (int i = 0; i < (int) lengthof(fields); i++)
-	{
-		if (fields[i].anew && draft->changed[fields[i].attribute - 1])
-			return true;
-	}
-	return false;
+	field_complete(&task_fields, &draft->row, values, nulls);
+	if (names_role && !field_is_changed(&draft->row, ATT_TASK_RUN_AS) && !field_is_null(&draft->row, ATT_TASK_RUN_AS))
+		draft->row.changed[ATT_TASK_RUN_AS - 1] =
+			DatumGetInt64(values[ATT_TASK_RUN_AS_OID - 1]) != (int64) get_role_oid(field_text(&draft->row, ATT_TASK_RUN_AS), true);
 }
 
 /*
@@ -471,7 +411,7 @@ SQL_FUNCTION(revenant_alter_task)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("changes of a task must not be null")));
-	field_read_changes(&task_fields, PG_GETARG_JSONB_P(1), (FieldDraft) {draft.values, draft.nulls, draft.changed});
+	field_read_changes(&task_fields, PG_GETARG_JSONB_P(1), &draft.row);
 	fill_in_role(&draft);
 
 	task_begin_change(fcinfo, "alter_task", &change);
@@ -480,14 +420,14 @@ SQL_FUNCTION(revenant_alter_task)
 	complete_draft(&change, &draft);
 	check_draft(&draft);
 
-	stop = was_enabled && is_changed(&draft, ATT_TASK_ENABLED);
+	stop = was_enabled && field_is_changed(&draft.row, ATT_TASK_ENABLED);
 	/* one that runs all the time would never come to it */
-	stop = stop || (was_continuous && begins_anew(&draft));
-	if (begins_anew(&draft) || (!was_enabled && is_changed(&draft, ATT_TASK_ENABLED)))
-		set(&draft, ATT_TASK_ENABLED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
-	if (!was_enabled && is_changed(&draft, ATT_TASK_ENABLED))
-		set(&draft, ATT_TASK_REQUESTS_VOID, task_column(&change, ATT_TASK_RUN_REQUESTS));
-	row_update(change.rel, change.row, draft.values, draft.nulls, draft.changed);
+	stop = stop || (was_continuous && field_any_changed(&task_fields, &draft.row, true));
+	if (field_any_changed(&task_fields, &draft.row, true) || (!was_enabled && field_is_changed(&draft.row, ATT_TASK_ENABLED)))
+		field_set(&draft.row, ATT_TASK_ENABLED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+	if (!was_enabled && field_is_changed(&draft.row, ATT_TASK_ENABLED))
+		field_set(&draft.row, ATT_TASK_REQUESTS_VOID, task_column(&change, ATT_TASK_RUN_REQUESTS));
+	row_update(change.rel, change.row, draft.row.values, draft.row.nulls, draft.row.changed);
 	CommandCounterIncrement();
 	task_end_change(&change);
 	if (stop)
