@@ -245,6 +245,22 @@ collect_claims(ClaimList *list, const PlanUse *use, int64 member)
 	qsort(list->claims, list->count, sizeof(ClaimEntry), by_number);
 }
 
+/* A member owns a split from the commit on, whose row says so; then it is told. */
+static PlanOp *
+note_gain(PlanUse *use, const SplitSpec *spec, int64 epoch, int64 member, Oid role, int64 ttl_us, PlanCounter counted)
+{
+	PlanOp	   *op = plan_op_add(PLAN_OP_GAIN, use);
+
+	op->number = spec->number;
+	op->member = member;
+	op->weight = spec->weight;
+	op->counted = counted;
+	op->news = (MemberNews) {.seq = epoch,.number = spec->number,.epoch = epoch,.kind = NEWS_GAINED};
+	plan_op_of_claim(op, epoch);
+	claim_open(use, spec, epoch, member, role, ttl_us);
+	return op;
+}
+
 /* A claim of a member that was replaced goes on as one of the member that replaces it. */
 static void
 go_on_with(SplitWork *work, const ClaimEntry *claim, int64 member, const char *worker, int64 ttl_us)
@@ -271,15 +287,8 @@ go_on_with(SplitWork *work, const ClaimEntry *claim, int64 member, const char *w
 		}
 	} while (split_own(&work->tables, &row, epoch, member, GetUserId(), worker, true) != ROW_LOCKED);
 	if (!split_find_spec(&work->tables, claim->number, &spec))
-		return;
-	op = plan_op_add(PLAN_OP_GAIN, work->use);
-	op->number = claim->number;
-	op->member = member;
-	op->weight = claim->weight;
-	op->counted = PLAN_ACQUIRED_REASSIGNED;
-	op->news = (MemberNews) {.seq = epoch,.number = claim->number,.epoch = epoch,.kind = NEWS_GAINED};
-	plan_op_of_claim(op, epoch);
-	claim_open(work->use, &spec, epoch, member, GetUserId(), ttl_us);
+		return;					/* a superuser has deleted it: there is nothing to be told of it */
+	(void) note_gain(work->use, &spec, epoch, member, GetUserId(), ttl_us, PLAN_ACQUIRED_REASSIGNED);
 	work->wrote = true;
 }
 
@@ -555,8 +564,9 @@ detail_of(const char *text)
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
 }
 
+/* Tells of something. About a split: what that is, and how far; about the plan both are NULL. */
 static void
-put_news(FunctionCallInfo fcinfo, Polling *polling, const MemberNews *news, const char *detail)
+put_event(FunctionCallInfo fcinfo, Polling *polling, const MemberNews *news, const SplitSpec *spec, const SplitRow *row, const char *detail)
 {
 	enum
 	{
@@ -564,8 +574,6 @@ put_news(FunctionCallInfo fcinfo, Polling *polling, const MemberNews *news, cons
 	};
 	Datum		values[COLUMNS] = {0};
 	bool		nulls[COLUMNS];
-	SplitSpec	spec;
-	SplitRow	row;
 
 	if (!polling->begun)
 		InitMaterializedSRF(fcinfo, 0);
@@ -574,27 +582,24 @@ put_news(FunctionCallInfo fcinfo, Polling *polling, const MemberNews *news, cons
 	values[COL_SEQ] = Int64GetDatum(news->seq);
 	values[COL_EVENT] = CStringGetTextDatum(news_names[news->kind]);
 	nulls[COL_SEQ] = nulls[COL_EVENT] = false;
-	if (news->number > 0)
+	if (spec != NULL)
 	{
-		open_tables(polling);
-		if (!split_find_spec(&polling->tables, news->number, &spec) || !split_find_row(&polling->tables, news->number, &row))
-			return;				/* it was purged, or reset: there is nothing to be done about it */
-		values[COL_SPLIT] = CStringGetTextDatum(spec.name);
+		values[COL_SPLIT] = CStringGetTextDatum(spec->name);
 		values[COL_EPOCH] = Int64GetDatum(news->epoch);
-		values[COL_WEIGHT] = Int64GetDatum(spec.weight);
+		values[COL_WEIGHT] = Int64GetDatum(spec->weight);
 		nulls[COL_SPLIT] = nulls[COL_EPOCH] = nulls[COL_WEIGHT] = false;
 		if (news->kind == NEWS_GAINED)
 		{
-			values[COL_SPEC] = PointerGetDatum(spec.spec);
-			nulls[COL_SPEC] = spec.spec == NULL;
-			values[COL_PROGRESS] = PointerGetDatum(row.progress);
-			nulls[COL_PROGRESS] = row.progress == NULL;
+			values[COL_SPEC] = PointerGetDatum(spec->spec);
+			nulls[COL_SPEC] = spec->spec == NULL;
+			values[COL_PROGRESS] = PointerGetDatum(row->progress);
+			nulls[COL_PROGRESS] = row->progress == NULL;
 		}
 		if (news->kind == NEWS_LOST)
 			detail = psprintf("{\"reason\": \"%s\"}", claim_end_name(news->how));
 		if (news->kind == NEWS_QUARANTINED)
-			detail = psprintf("{\"attempts\": %d, \"reasons\": %s}", row.attempts,
-							  row.reasons == NULL ? "[]" : JsonbToCString(NULL, &row.reasons->root, VARSIZE(row.reasons)));
+			detail = psprintf("{\"attempts\": %d, \"reasons\": %s}", row->attempts,
+							  row->reasons == NULL ? "[]" : JsonbToCString(NULL, &row->reasons->root, VARSIZE(row->reasons)));
 	}
 	if (detail != NULL)
 	{
@@ -604,34 +609,40 @@ put_news(FunctionCallInfo fcinfo, Polling *polling, const MemberNews *news, cons
 	tuplestore_putvalues(polling->result->setResult, polling->result->setDesc, values, nulls);
 }
 
-/* Claims a split that the member was offered. Returns its epoch; 0: it cannot be claimed any more (`over`), or just now. */
-static int64
-gain(Polling *polling, int64 member, const MemberLook *look, int64 number, bool *over)
+/* Tells what a member is to know of a split. */
+static void
+put_news(FunctionCallInfo fcinfo, Polling *polling, const MemberNews *news)
 {
 	SplitSpec	spec;
 	SplitRow	row;
+
+	open_tables(polling);
+	/* one that was purged, or reset: there is nothing to be done about it */
+	if (split_find_spec(&polling->tables, news->number, &spec) && split_find_row(&polling->tables, news->number, &row))
+		put_event(fcinfo, polling, news, &spec, &row, NULL);
+}
+
+/* Claims a split that the member was offered, and tells it. False: it cannot be claimed any more (`over`), or just now. */
+static bool
+gain(FunctionCallInfo fcinfo, Polling *polling, int64 member, const MemberLook *look, int64 number, bool *over)
+{
+	SplitSpec	spec;
+	SplitRow	row;
+	const PlanOp *op;
 	int64		epoch;
-	PlanOp	   *op;
 	bool		found;
 
 	found = split_find_row(&polling->tables, number, &row) && split_find_spec(&polling->tables, number, &spec);
 	/* of what is owned or quarantined its own operation has told who assigns */
 	*over = (!found || row.state == SPLIT_DONE) && !split_is_own_doing(polling->use, found ? &row : NULL);
 	if (!found || row.state != SPLIT_RUNNABLE)
-		return 0;
+		return false;
 	epoch = fence_next_token("revenant.poll_plan()");
 	if (split_own(&polling->tables, &row, epoch, member, look->role, look->worker, false) != ROW_LOCKED)
-		return 0;
-	op = plan_op_add(PLAN_OP_GAIN, polling->use);
-	op->number = number;
-	op->member = member;
-	op->weight = spec.weight;
-	op->fresh = row.epoch == 0;
-	op->counted = claim_acquired_as(&row);
-	op->news = (MemberNews) {.seq = epoch,.number = number,.epoch = epoch,.kind = NEWS_GAINED};
-	plan_op_of_claim(op, epoch);
-	claim_open(polling->use, &spec, epoch, member, look->role, look->ttl_us);
-	return epoch;
+		return false;
+	op = note_gain(polling->use, &spec, epoch, member, look->role, look->ttl_us, claim_acquired_as(&row));
+	put_event(fcinfo, polling, &op->news, &spec, &row, NULL);
+	return true;
 }
 
 /* What is no offer any more is none; the supervisor makes another one. */
@@ -697,8 +708,8 @@ put_verdict(FunctionCallInfo fcinfo, Polling *polling, PlanVerdict verdict, int6
 	done = entry->done;
 	quarantined = entry->quarantined;
 	LWLockRelease(&entry->lock);
-	put_news(fcinfo, polling, &news, news.kind == NEWS_COMPLETE ? psprintf("{\"completed\": " INT64_FORMAT "}", done) :
-			 psprintf("{\"completed\": " INT64_FORMAT ", \"quarantined\": " INT64_FORMAT "}", done, quarantined));
+	put_event(fcinfo, polling, &news, NULL, NULL, news.kind == NEWS_COMPLETE ? psprintf("{\"completed\": " INT64_FORMAT "}", done) :
+			  psprintf("{\"completed\": " INT64_FORMAT ", \"quarantined\": " INT64_FORMAT "}", done, quarantined));
 }
 
 /*
@@ -736,24 +747,18 @@ SQL_FUNCTION(revenant_poll_plan)
 	polling.mode = look.noffers > 0 ? RowExclusiveLock : AccessShareLock;
 
 	for (int i = 0; i < look.nnews; i++)
-		put_news(fcinfo, &polling, &look.news[i], NULL);
+		put_news(fcinfo, &polling, &look.news[i]);
 	for (int i = 0; i < look.noffers; i++)
 	{
-		int64		epoch;
 		bool		over;
 
 		CHECK_FOR_INTERRUPTS();
 		open_tables(&polling);
 		DEBUG_POINT("member-gaining");
-		epoch = gain(&polling, number, &look, look.offers[i], &over);
-		if (epoch == 0)
-		{
+		if (gain(fcinfo, &polling, number, &look, look.offers[i], &over))
+			gained = true;
+		else
 			forget_offer(&polling, number, look.offers[i], over);
-			continue;
-		}
-		gained = true;
-		put_news(fcinfo, &polling,
-				 &(MemberNews) {.seq = epoch,.number = look.offers[i],.epoch = epoch,.kind = NEWS_GAINED}, NULL);
 	}
 	if (verdict_seq > seen)
 		put_verdict(fcinfo, &polling, verdict, verdict_seq);

@@ -148,5 +148,7 @@ extern void plan_task_remove(const Extension *extension, const char *plan);
 extern bool plan_task_rest(const Extension *extension, const char *plan, bool rest);
 extern void plan_task_run_now(const Extension *extension, const char *plan);
 extern bool plan_task_try_run_now(const Extension *extension, const char *plan);
+extern Oid	plan_function_find(const char *name);
+extern bool plan_function_is_planner(const Extension *extension, Oid function);
 
 #endif							/* REVENANT_PLAN_H */

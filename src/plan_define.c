@@ -30,10 +30,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "parser/parse_func.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -42,7 +39,6 @@
 #include "utils/memutils.h"
 #include "utils/regproc.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
@@ -172,22 +168,6 @@ check_durations(const PlanDraft *draft)
 		(void) check_duration(draft, ATT_PLAN_DRAIN_DEADLINE, "drain_deadline", 0);
 }
 
-/* Whether a function that has the arguments can be a planner: a plain function with the right result. */
-static bool
-is_planner(Oid function)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Form_pg_proc form;
-	bool		usable;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	form = (Form_pg_proc) GETSTRUCT(tuple);
-	usable = form->prokind == PROKIND_FUNCTION && !form->proretset && form->prorettype == extension_get()->split_plan_type;
-	ReleaseSysCache(tuple);
-	return usable;
-}
-
 /*
  * The function that somebody means by a name, found as a call of it would be: how
  * it is written down, qualified; palloc'd. Raises 42883, 42P13, 42501.
@@ -196,15 +176,14 @@ static char *
 resolve_planner(const char *given)
 {
 	static const char *const signature = "(cursor jsonb, generation bigint) RETURNS revenant.split_plan";
-	Oid			args[] = {JSONBOID, INT8OID};
-	Oid			function = LookupFuncName(compat_qualified_name_list(given), lengthof(args), args, true);
+	Oid			function = plan_function_find(given);
 
 	if (!OidIsValid(function))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
 				 errmsg("planner_function \"%s\" does not exist", given),
 				 errdetail("It is the name of a function %s.", signature)));
-	if (!is_planner(function))
+	if (!plan_function_is_planner(extension_get(), function))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
 				 errmsg("function \"%s\" cannot be a planner_function", given),

@@ -353,6 +353,31 @@ note_failure(PlanUse *use, const ErrorData *error)
 
 /* ---------------------------------------------------------------- a run */
 
+/* Whether a function that has a planner's arguments can be one: a plain function with the right result. */
+bool
+plan_function_is_planner(const Extension *extension, Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Form_pg_proc form;
+	bool		usable;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_proc) GETSTRUCT(tuple);
+	usable = form->prokind == PROKIND_FUNCTION && !form->proretset && form->prorettype == extension->split_plan_type;
+	ReleaseSysCache(tuple);
+	return usable;
+}
+
+/* The function that a name means, found as a call of it would be, with a planner's arguments; InvalidOid: none. */
+Oid
+plan_function_find(const char *name)
+{
+	static const Oid args[] = {JSONBOID, INT8OID};
+
+	return LookupFuncName(compat_qualified_name_list(name), lengthof(args), args, true);
+}
+
 /*
  * The function that a plan names: (cursor jsonb, generation bigint) RETURNS revenant.split_plan. Raises 42883,
  * 42501.
@@ -360,19 +385,9 @@ note_failure(PlanUse *use, const ErrorData *error)
 static Oid
 require_function(const Extension *extension, const PlanRow *row)
 {
-	static const Oid args[] = {JSONBOID, INT8OID};
-	Oid			function = LookupFuncName(compat_qualified_name_list(row->planner_function), lengthof(args), args, true);
-	HeapTuple	tuple = OidIsValid(function) ? SearchSysCache1(PROCOID, ObjectIdGetDatum(function)) : NULL;
-	bool		usable = false;
+	Oid			function = plan_function_find(row->planner_function);
 
-	if (HeapTupleIsValid(tuple))
-	{
-		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
-
-		usable = form->prokind == PROKIND_FUNCTION && !form->proretset && form->prorettype == extension->split_plan_type;
-		ReleaseSysCache(tuple);
-	}
-	if (!usable)
+	if (!OidIsValid(function) || !plan_function_is_planner(extension, function))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
 				 errmsg("planner function \"%s\" of plan \"%s\" does not exist", row->planner_function, row->name),
