@@ -163,7 +163,6 @@ typedef struct LoadingMembers
 	PlanEntry  *entry;
 	Oid			instance;
 	int64		lease_ttl_us;
-	int			max_in_flight;
 	int			count;
 } LoadingMembers;
 
@@ -249,7 +248,7 @@ plan_load(const Extension *extension, PlanEntry *entry, const PlanRow *row)
 {
 	Loading		loading = {.claims_capacity = 64};
 	LoadingMembers members = {
-		.entry = entry,.instance = extension->extension,.lease_ttl_us = row->lease_ttl_us,.max_in_flight = row->max_in_flight
+		.entry = entry,.instance = extension->extension,.lease_ttl_us = row->lease_ttl_us
 	};
 	SplitTables tables;
 

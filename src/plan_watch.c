@@ -64,22 +64,25 @@
 
 /* ---------------------------------------------------------------- the first look */
 
+/* Names of plans that are still to be brought into memory; in a context of their own. */
+static List *to_load = NIL;
+static MemoryContext load_context = NULL;
+
 static void
 collect_native(Relation rel, HeapTuple tuple, void *arg)
 {
-	List	  **names = arg;
 	PlanRow		row;
 	MemoryContext old;
 
 	plan_parse(tuple, RelationGetDescr(rel), &row);
 	if (!row.native)
 		return;
-	old = MemoryContextSwitchTo(tick_context);
-	*names = lappend(*names, pstrdup(row.name));
+	old = MemoryContextSwitchTo(load_context);
+	to_load = lappend(to_load, pstrdup(row.name));
 	MemoryContextSwitchTo(old);
 }
 
-/* The names of all plans of this database; raises where somebody has locked the table. */
+/* All plans of this database are to be brought into memory; raises where somebody has locked the table. */
 static void
 collect_plans(void *arg)
 {
@@ -90,7 +93,7 @@ collect_plans(void *arg)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("table revenant.plan is locked")));
-	row_visit(rel, collect_native, arg);
+	row_visit(rel, collect_native, NULL);
 	relation_close(rel, NoLock);
 }
 
@@ -133,29 +136,18 @@ load_plan(void *arg)
 		load->done = plan_task_try_run_now(&oids, load->name);
 }
 
-/* Names of plans that are still to be brought into memory; in a context of their own. */
-static List *to_load = NIL;
-static MemoryContext load_context = NULL;
-
 /* False: not now. */
 static bool
 list_plans(void)
 {
-	List	   *names = NIL;
-	ListCell   *cell;
-	MemoryContext old;
-
 	if (load_context == NULL)
 		load_context = AllocSetContextCreate(TopMemoryContext, "revenant plans", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(load_context);
 	to_load = NIL;
-	if (!tick_step("look for plans", collect_plans, &names))
-		return false;
-	old = MemoryContextSwitchTo(load_context);
-	foreach(cell, names)
-		to_load = lappend(to_load, pstrdup(lfirst(cell)));
-	MemoryContextSwitchTo(old);
-	return true;
+	if (tick_step("look for plans", collect_plans, NULL))
+		return true;
+	to_load = NIL;				/* not some of them */
+	return false;
 }
 
 /* One plan in each tick: tasks go on meanwhile. */

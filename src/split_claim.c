@@ -498,18 +498,17 @@ refill(Claiming *claiming)
 {
 	Extension	oids = *extension_get();
 	PlanEntry  *entry = claiming->use->entry;
-	LOCKTAG		tag = locktag_of_entity(MyDatabaseId, entry->key.digest, LOCK_OTHER_PLAN);
 	bool		lost;
 
 	/* who has it fills the queue, too, or drops the plan */
-	if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	if (!plan_try_lock(claiming->use->name))
 		return;
 	LWLockAcquire(&entry->lock, LW_SHARED);
 	lost = entry->queue_lost && entry->first.count == 0 && entry->again.count == 0;
 	LWLockRelease(&entry->lock);
 	if (lost)
 		plan_refill(&oids, entry);
-	LockRelease(&tag, ExclusiveLock, false);
+	plan_unlock(claiming->use->name);
 }
 
 /* So many splits out of the queue, as operations of this transaction; what it has itself published comes last. */
