@@ -4,7 +4,7 @@
 #   make REVENANT_DEBUG=1 ...                the debug build (debug points, movable clock), in build/debug
 #   make check                               installs what is missing, then runs everything on a server of its own
 #   make check SUITES="specs t:010_crash"    only these; see CONTRIBUTING.md
-#   make check-debug                         every suite on the debug build
+#   make check-debug                         every suite on servers with assertions and sanitizers, the core of it under valgrind
 #   make check-matrix                        make check on PostgreSQL 17 and 18 too
 #   make check-model                         the models of the lease protocol, with SPIN
 #   make lint                                the static checks
@@ -21,7 +21,7 @@ ifneq ($(filter $(HARNESS_GOALS),$(MAKECMDGOALS)),)
 check:
 	test/harness/check $(SUITES)
 check-debug:
-	test/harness/check --debug $(SUITES)
+	$(if $(KINDS),KINDS="$(KINDS)") test/harness/check-debug $(SUITES)
 check-matrix:
 	test/harness/matrix $(SUITES)
 check-model:

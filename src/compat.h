@@ -108,11 +108,11 @@ typedef TU_UpdateIndexes CompatUpdateIndexes;
 
 /* 16: heap_update() says which indexes it concerns */
 #if PG_VERSION_NUM < 160000
-#define compat_heap_update(rel, tid, tuple, cid, wait, failure, mode) \
-	heap_update(rel, tid, tuple, cid, InvalidSnapshot, wait, failure, mode)
+#define compat_heap_update(rel, tid, tuple, cid, failure, mode) \
+	heap_update(rel, tid, tuple, cid, InvalidSnapshot, true, failure, mode)
 #else
-#define compat_heap_update(rel, tid, tuple, cid, wait, failure, mode) \
-	heap_update(rel, tid, tuple, cid, InvalidSnapshot, wait, failure, mode, &(TU_UpdateIndexes) {TU_None})
+#define compat_heap_update(rel, tid, tuple, cid, failure, mode) \
+	heap_update(rel, tid, tuple, cid, InvalidSnapshot, true, failure, mode, &(TU_UpdateIndexes) {TU_None})
 #endif
 
 /* 17: backend ids became process numbers, 0-based, equal to the index of the PGPROC */

@@ -421,7 +421,10 @@ insert_index_entries(Relation rel, HeapTuple tuple)
 	CatalogCloseIndexes(indexes);
 }
 
-/* Replaces the marked columns of a row as it was found. ROW_LOCKED: it is done. */
+/*
+ * Replaces the marked columns of a row as it was found. ROW_LOCKED: it is done. heap_update()
+ * is for callers that wait (it asserts that they do): who must not locks the row first.
+ */
 RowLock
 split_update(SplitTables *tables, const SplitRow *row, const Datum *values, const bool *nulls, const bool *replace, bool wait)
 {
@@ -430,9 +433,10 @@ split_update(SplitTables *tables, const SplitRow *row, const Datum *values, cons
 										  unconstify(bool *, nulls), unconstify(bool *, replace));
 	TM_FailureData failure;
 	LockTupleMode mode;
-	RowLock		result;
+	RowLock		result = wait ? ROW_LOCKED : row_try_lock(rel, row->tuple);
 
-	result = row_outcome(compat_heap_update(rel, &row->tuple->t_self, tuple, GetCurrentCommandId(true), wait, &failure, &mode));
+	if (result == ROW_LOCKED)
+		result = row_outcome(compat_heap_update(rel, &row->tuple->t_self, tuple, GetCurrentCommandId(true), &failure, &mode));
 	if (result == ROW_LOCKED && !HeapTupleIsHeapOnly(tuple))
 		insert_index_entries(rel, tuple);
 	heap_freetuple(tuple);

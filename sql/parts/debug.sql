@@ -20,6 +20,6 @@ LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'revenant_debug_leak';
 CREATE FUNCTION revenant._debug_handler(id text, state jsonb, message jsonb) RETURNS revenant.reply
 LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'revenant_debug_handler';
 REVOKE ALL ON FUNCTION revenant._debug_handler(text, jsonb, jsonb) FROM PUBLIC;
-REVOKE ALL ON FUNCTION revenant._debug_hold(text), revenant._debug_let_go(text), revenant._debug_hold_quiet(text),
+REVOKE ALL ON FUNCTION revenant._debug_hold(text), revenant._debug_let_go(text), revenant._debug_hold_quiet(text), revenant._debug_hold_quiet_one(text),
 	revenant._debug_let_go_quiet(text), revenant._debug_quiet_waiters(text), revenant._debug_move_clock(interval), revenant._debug_tick(integer, interval),
 	revenant._debug_leak(integer) FROM PUBLIC;

@@ -40,3 +40,14 @@ choose_major() {
 	done
 	die "this system's package lists have no supported PostgreSQL ($supported_majors)"
 }
+
+# Where servers that were built from source are kept.
+servers_folder() {
+	if [ -n "${REVENANT_SERVERS:-}" ]; then
+		say "$REVENANT_SERVERS"
+	elif [ "$(id -u)" = 0 ]; then
+		say /var/cache/revenant-servers
+	else
+		say "${XDG_CACHE_HOME:-$HOME/.cache}/revenant-servers"
+	fi
+}

@@ -17,7 +17,9 @@ my $leases = 30000;				# 16 MB have room for them, 4 MB for a third
 
 my $node = full_memory_node($leases);
 asks($node);
-my %brief = map { $_ => sql("SELECT revenant.try_acquire('$_', ttl => '100 s')") } qw(grace awaited);
+# the clock is moved past the first one's while the second one is still wanted
+my %ttl = (grace => '100 s', awaited => '300 s');
+my %brief = map { $_ => sql("SELECT revenant.try_acquire('$_', ttl => '$ttl{$_}')") } sort keys %ttl;
 less_memory($node);
 
 my ($one, $two);
@@ -99,11 +101,11 @@ $one->query_safe("BEGIN; SELECT revenant.fence('awaited', $brief{awaited})");
 make_room();
 $two->query_until(qr/at it/, "\\echo at it\nCALL revenant.await_change('awaited', NULL) \\gset\nCALL revenant.await_change('awaited', :seen, '1 h') \\gset a\nSELECT NOT revenant.is_current('awaited', $brief{awaited}), :seen <> :aseen;\n");
 ok($node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'CALL revenant.await_change(%1 h%'"), 'somebody awaits a change');
-sql("SELECT revenant.renew('awaited', $brief{awaited}, '200 s')");
+sql("SELECT revenant.renew('awaited', $brief{awaited}, '600 s')");
 $one->query_safe('COMMIT');
-sql("SELECT revenant._debug_move_clock('110 s')");
+sql("SELECT revenant._debug_move_clock('310 s')");
 is(sql("SELECT revenant.is_current('awaited', $brief{awaited})"), 't', 'it lives on');
-sql("SELECT revenant._debug_move_clock('100 s')");
+sql("SELECT revenant._debug_move_clock('300 s')");
 is($two->query_safe('SELECT 1'), "t|t\n1", 'the change is that it lapsed');
 
 # --- what is rolled back was nothing, also to who looked in the middle
