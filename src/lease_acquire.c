@@ -419,7 +419,7 @@ end_fenced(const Target *target)
 
 	for (int i = 0; i < n; i++)
 	{
-		if (lease_wait_session(pids[i]) != NULL && kill(pids[i], SIGTERM) == 0)
+		if (kill(pids[i], SIGTERM) == 0)
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("terminated process %d, fenced by lease \"%s\" that lapsed", pids[i], target->name),
 					 errdetail("Its transaction was open for longer than revenant.fence_grace after the lapse, and somebody waits.")));
