@@ -839,6 +839,33 @@ entity_call(const char *type_name, const char *id, const EntityMessage *message,
 }
 
 /*
+ * Raises 42501 where the owner of a function could not become the current user, or there is no such function any
+ * more. Nobody asks for it to run when an entity was idle; and the table may have got another owner since it was named.
+ */
+static void
+require_trusted(const EntityType *type, EntityRoutine which)
+{
+	HeapTuple	tuple;
+	Oid			owner;
+
+	if (type->routine_names[which] == NULL)
+		return;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(require_routine(type, which)));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", type->routines[which]);
+	owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+	ReleaseSysCache(tuple);
+	if (superuser_arg(owner) || compat_role_can_become(owner, GetUserId()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for %s \"%s\" of entity type \"%s\"", entity_routine_what(which), type->routine_names[which], type->name),
+			 errdetail("It would run as role \"%s\", the owner of the table, which its own owner \"%s\" cannot become.",
+					   GetUserNameFromId(GetUserId(), false), GetUserNameFromId(owner, false)),
+			 errhint("Give the function to the owner of the table, or set another one with alter_entity_type().")));
+}
+
+/*
  * Writes what memory has of an entity, tells the terminator, and unloads it at the
  * commit. With `only_idle` nothing is done to one that was used for less than its idle_timeout ago. False: it was not loaded, as
  * a strict entity never is. Raises and takes what a call does.
@@ -859,37 +886,18 @@ entity_stop(const EntityType *type, const char *id, const char *reason, bool onl
 		Jsonb	   *state = entity.row.state;
 
 		if (type->routine_names[ROUTINE_TERMINATOR] != NULL)
+		{
+			if (only_idle)
+				require_trusted(type, ROUTINE_TERMINATOR);
+			if (only_idle && entity.row.vsn < type->vsn)
+				require_trusted(type, ROUTINE_UPGRADE);
 			state = entity_upgrade_state(type, id, entity.row.vsn, state);
+		}
 		(void) entity_flush(&entity, true);
 		terminate(type, id, state, reason);
 	}
 	entity_close(&entity);
 	return stopped;
-}
-
-/*
- * Raises 42501 where the owner of a terminator could not become the current user. Nobody asks for it to run
- * when an entity was idle; and the table may have got another owner since it was named.
- */
-static void
-require_trusted_terminator(const EntityType *type)
-{
-	Oid			function = type->routines[ROUTINE_TERMINATOR];
-	HeapTuple	tuple = OidIsValid(function) ? SearchSysCache1(PROCOID, ObjectIdGetDatum(function)) : NULL;
-	Oid			owner;
-
-	if (!HeapTupleIsValid(tuple))
-		return;
-	owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
-	ReleaseSysCache(tuple);
-	if (superuser_arg(owner) || compat_role_can_become(owner, GetUserId()))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("permission denied for terminator \"%s\" of entity type \"%s\"", type->routine_names[ROUTINE_TERMINATOR], type->name),
-			 errdetail("It would run as role \"%s\", the owner of the table, which its own owner \"%s\" cannot become.",
-					   GetUserNameFromId(GetUserId(), false), GetUserNameFromId(owner, false)),
-			 errhint("Give the function to the owner of the table, or set another one with alter_entity_type().")));
 }
 
 /* An entity was idle: its terminator is told by a process of the owner of its table. Raises 42501, and what entity_stop() does. */
@@ -900,7 +908,6 @@ entity_stop_idle(const char *type, const char *id)
 
 	if (known == NULL)
 		return;
-	require_trusted_terminator(known);
 	(void) entity_stop(known, id, "idle", true);
 }
 

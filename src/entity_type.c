@@ -194,6 +194,13 @@ entity_routine_find(const char *name, EntityRoutine which)
 	return OidIsValid(function) && is_usable(function, which) ? function : InvalidOid;
 }
 
+/* What a function of a type is for, as a message calls it. */
+const char *
+entity_routine_what(EntityRoutine which)
+{
+	return routines[which].what;
+}
+
 /*
  * The function that somebody means by a name, found as a call of it would be, and
  * how it is written down. Raises 42883, 42P13, 42501.

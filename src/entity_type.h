@@ -75,6 +75,7 @@ extern List *entity_type_names(void);
 extern const EntityType *entity_type_get(const char *name);
 extern void entity_type_install_callbacks(void);
 extern Oid	entity_routine_find(const char *name, EntityRoutine which);
+extern const char *entity_routine_what(EntityRoutine which);
 extern Oid	entity_routine_resolve(const char *given, EntityRoutine which, char **name);
 extern Oid	entity_snapshots_find(const char *name, int64 oid, bool native);
 extern void entity_refresh_names(void);	/* entity_define.c */

@@ -51,6 +51,7 @@
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "tcop/tcopprot.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -59,6 +60,7 @@
 #include "utils/syscache.h"
 #include "utils/timeout.h"
 
+#include "alarm.h"
 #include "clock.h"
 #include "compat.h"
 #include "debug.h"
@@ -106,6 +108,9 @@
 
 /* A transaction is not longer than that, whatever functions of the user's constraints and indexes take. */
 #define BATCH_TIMEOUT_MS 10000
+
+/* ... and what goes on although it was cancelled is ended with this process, that long after the transaction began. */
+#define OVERDUE_US (BATCH_TIMEOUT_MS * US_PER_MS + 2 * US_PER_S)
 
 /* What fails is logged the first time, and not more often than that. */
 #define COMPLAIN_EVERY_US (60 * US_PER_S)
@@ -182,6 +187,9 @@ static int64 begun_us = 0;		/* when the transaction began */
 static int64 written = 0;		/* entities that something was done about, by this process */
 static int64 complained_us = 0;
 static bool timed_out = false;	/* the latest transaction was cancelled */
+static Alarm overdue_alarm;
+static volatile sig_atomic_t in_batch = false;
+static volatile sig_atomic_t overdue = false;	/* this process is ended for that */
 
 /* Tables of entities of ours, as of the latest round, and those of them that are not ours or are gone; in TopMemoryContext */
 static List *tables = NIL;
@@ -551,6 +559,33 @@ check_between(void)
 	CHECK_FOR_INTERRUPTS();
 }
 
+/* SIGUSR2: the transaction is overdue. SIGTERM alone would have this process end when all is written. */
+static void
+on_overdue(SIGNAL_ARGS)
+{
+	if (in_batch)
+	{
+		overdue = true;
+		die(postgres_signal_arg);
+	}
+}
+
+static void
+begin_batch(void)
+{
+	check_between();
+	begun_us = clock_now_us();
+	in_batch = true;
+	alarm_arm(&overdue_alarm, OVERDUE_US);
+}
+
+static void
+end_batch(void)
+{
+	alarm_clear(&overdue_alarm);
+	in_batch = false;
+}
+
 /* One transaction. Returns how many candidates it has seen to; 0: it failed, and nothing happened. */
 static int
 run_batch(const Candidate *candidates, int count)
@@ -561,8 +596,7 @@ run_batch(const Candidate *candidates, int count)
 	MemoryContextReset(batch_context);
 	nworks = 0;
 	timed_out = false;
-	check_between();
-	begun_us = clock_now_us();
+	begin_batch();
 	PG_TRY();
 	{
 		enable_timeout_after(STATEMENT_TIMEOUT, BATCH_TIMEOUT_MS);
@@ -580,12 +614,14 @@ run_batch(const Candidate *candidates, int count)
 			ForceSyncCommit();
 		DEBUG_POINT("flusher-before-commit");
 		CommitTransactionCommand();
+		end_batch();
 		disable_timeout(STATEMENT_TIMEOUT, false);
 	}
 	PG_CATCH();
 	{
 		ErrorData  *error;
 
+		end_batch();
 		disable_timeout(STATEMENT_TIMEOUT, false);
 		MemoryContextSwitchTo(batch_context);
 		error = CopyErrorData();
@@ -778,6 +814,10 @@ do_round(Wanted wanted)
 static void
 stop_accepting(int code, Datum arg)
 {
+	if (overdue)
+		ereport(LOG,
+				(errmsg("revenant ended the flusher of role \"%s\": a function went on although it was cancelled", service->name),
+				 errdetail("What was not written stays in memory, for the next one; it is lost if the server is being stopped.")));
 	pg_atomic_write_u32(&flusher->accepting, 0);
 	pg_atomic_write_u32(&flusher->place, 0);
 }
@@ -933,6 +973,8 @@ revenant_flush_main(Datum main_arg)
 	worker_pin_settings();
 	/* it ends when all is written */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGUSR2, on_overdue);
+	alarm_make(&overdue_alarm, SIGUSR2);
 	RegisterXactCallback(on_xact_end, NULL);
 	/* for the life of this process */
 	round_context = AllocSetContextCreate(TopMemoryContext, "revenant flusher round", ALLOCSET_DEFAULT_SIZES);

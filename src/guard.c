@@ -11,6 +11,9 @@
  * TRUNCATE. A row lock (SELECT FOR UPDATE, the check of a foreign key) is no
  * write: it asks for UPDATE on no column.
  *
+ * The same two places keep everybody but their owner from writing the extension's own
+ * tables, whatever was granted: what these say is run as the roles that they name.
+ *
  * A guard holds for the table and everything below it, partitions and
  * inheritance children, present and future. A write to a parent of a guarded
  * table may reach it, so it needs the fence too.
@@ -305,6 +308,21 @@ may_be_guarded(Oid relid)
 		extension_find() != NULL;
 }
 
+/*
+ * Raises 42501 where somebody writes to a relation of the extension's who does not own it. Who has
+ * pg_write_all_data may write to every table, and is no superuser for that.
+ */
+static void
+check_own(Oid relid, Oid user)
+{
+	if (get_rel_namespace(relid) != extension_find()->schema || compat_relation_ownercheck(relid, user))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for relation %s", get_rel_name(relid)),
+			 errdetail("What is in schema revenant is written by the functions of revenant and by its owner only, whatever was granted.")));
+}
+
 static bool
 check_perms(COMPAT_CHECKPERMS_ARGS)
 {
@@ -321,8 +339,10 @@ check_perms(COMPAT_CHECKPERMS_ARGS)
 		if ((info->requiredPerms & (ACL_INSERT | ACL_DELETE)) == 0 &&
 			((info->requiredPerms & ACL_UPDATE) == 0 || bms_is_empty(info->updatedCols)))
 			continue;
-		if (may_be_guarded(info->relid))
-			check_write(info->relid);
+		if (!may_be_guarded(info->relid))
+			continue;
+		check_own(info->relid, OidIsValid(info->checkAsUser) ? info->checkAsUser : GetUserId());
+		check_write(info->relid);
 	}
 	return true;
 }
@@ -332,8 +352,10 @@ on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_i
 {
 	if (previous_object_access_hook)
 		previous_object_access_hook(access, class_id, object_id, sub_id, arg);
-	if (access == OAT_TRUNCATE && class_id == RelationRelationId && may_be_guarded(object_id))
-		check_write(object_id);
+	if (access != OAT_TRUNCATE || class_id != RelationRelationId || !may_be_guarded(object_id))
+		return;
+	check_own(object_id, GetUserId());
+	check_write(object_id);
 }
 
 /* Called once, by _PG_init under shared_preload_libraries. */

@@ -12,7 +12,6 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
-#include "storage/procarray.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -58,21 +57,21 @@ collect_shared(const LeaseHolder *holder, void *arg)
 
 /*
  * Ends a process of a session that holds or is fenced by a lease. Raises 42501
- * where PostgreSQL would not let the caller terminate it. False: it is gone already.
+ * where it is a superuser's and the caller is none. A supervisor is never ended, and has the lock for a moment only.
  */
-static bool
+static void
 terminate_process(int pid)
 {
-	PGPROC	   *proc = BackendPidGetProc(pid);
+	PGPROC	   *proc = lease_wait_session(pid);
 
 	if (proc == NULL)
-		return false;
+		return;
 	if (superuser_arg(proc->roleId) && !superuser())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to terminate process %d", pid),
 				 errdetail("Only superusers may terminate the processes of superusers.")));
-	return kill(pid, SIGTERM) == 0;
+	(void) kill(pid, SIGTERM);
 }
 
 /* Takes F exclusively, waiting for fenced transactions in flight, or ending them. */
@@ -90,7 +89,7 @@ exclude_fenced(const LeaseKey *key, bool terminate)
 		int			n = lease_wait_holders(&fence_lock, pids, lengthof(pids));
 
 		for (int i = 0; i < n; i++)
-			(void) terminate_process(pids[i]);
+			terminate_process(pids[i]);
 		/* then again: one may have been fenced between the two looks */
 		until_us = clock_now_us() + TERMINATE_AGAIN_US;
 	}
@@ -117,7 +116,7 @@ revoke_process(const char *name, const LeaseKey *key, const LeaseHold *hold, con
 						   hold->scope == LEASE_SESSION ? "session" : "transaction"),
 				 errhint("SELECT revenant.revoke(%s, terminate => true) ends that process.",
 						 quote_literal_cstr(name))));
-	(void) terminate_process(hold->pid);
+	terminate_process(hold->pid);
 	while (lease_hold_has_lock(hold, &hold_lock, lease_hold_mode(hold)))
 	{
 		if (clock_now_us() >= until_us)

@@ -24,6 +24,7 @@
 #include "utils/memutils.h"
 
 #include "clock.h"
+#include "debug.h"
 #include "extension.h"
 #include "lease.h"
 #include "lease_entry.h"
@@ -207,6 +208,7 @@ lease_sweep_some(int limit)
 		CHECK_FOR_INTERRUPTS();
 		lapsed = list_delete_last(lapsed);	/* first, so that an error is not met for ever */
 		remove_one(name);
+		DEBUG_POINT("lease-swept");
 	}
 	return list_length(lapsed);
 }

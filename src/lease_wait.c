@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "storage/procarray.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -213,6 +214,18 @@ lease_wait_holders(const LOCKTAG *tag, int *pids, int max)
 			pids[n++] = lock->pid;
 	}
 	return n;
+}
+
+/*
+ * The process with this pid, if it may be ended so that a lock of ours is free: NULL for one that is gone, and for
+ * one that is no role's. That is a worker of the server's own, as our supervisor is when it sweeps.
+ */
+PGPROC *
+lease_wait_session(int pid)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+
+	return proc != NULL && OidIsValid(proc->roleId) ? proc : NULL;
 }
 
 /* Who a process waits for, appended to `pids` if new. */

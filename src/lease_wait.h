@@ -17,6 +17,7 @@
 
 extern bool lease_wait_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int64 until_us);
 extern int	lease_wait_holders(const LOCKTAG *tag, int *pids, int max);
+extern PGPROC *lease_wait_session(int pid);
 extern void lease_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session);
 extern bool lease_wait_lapse(LeaseEntry *entry, int64 since_us, int64 until_us);
 extern void lease_wait_change(LeaseEntry *entry, uint64 seen, int64 until_us);

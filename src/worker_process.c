@@ -61,6 +61,7 @@ void
 worker_pin_settings(void)
 {
 	static const char *const pinned[][2] = {
+		{"role", "none"},
 		{"search_path", "pg_catalog"},
 		{"default_transaction_isolation", "read committed"},
 		{"default_transaction_read_only", "off"},
