@@ -62,7 +62,8 @@ debug-sources:
 else
 
 EXTENSION = revenant
-EXTVERSION = 0.1
+# The version that is made here; sql/ has those that were released, and what leads from one to the next.
+EXTVERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" revenant.control)
 MODULE_big = revenant
 PGFILEDESC = "revenant - leases, fence tokens, supervised tasks, entities, plans"
 
@@ -74,7 +75,7 @@ ifneq ($(REVENANT_DEBUG),)
 SQL_PARTS += debug
 endif
 
-DATA = $(wildcard sql/revenant--*--*.sql)
+DATA = $(wildcard sql/revenant--*.sql)
 DATA_built = revenant--$(EXTVERSION).sql
 
 # What PostgreSQL's own headers do not survive is switched off; everything
@@ -83,8 +84,9 @@ WERROR = -Werror
 PG_CFLAGS = -Wall -Wextra $(WERROR) $(if $(findstring clang,$(CC)),-Wno-unknown-warning-option) \
 	-Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
 	-Wno-clobbered -Wno-cast-function-type -fno-semantic-interposition
+PG_CPPFLAGS = -DREVENANT_VERSION='"$(EXTVERSION)"'
 ifneq ($(REVENANT_DEBUG),)
-PG_CPPFLAGS = -DREVENANT_DEBUG
+PG_CPPFLAGS += -DREVENANT_DEBUG
 endif
 
 # No bitcode: our functions are not worth inlining, and it would need clang.
@@ -108,9 +110,9 @@ $(error $(PG_CONFIG) does not lead to a server with its headers: install them (D
 endif
 include $(PGXS)
 
-$(OBJS): $(wildcard src/*.h) Makefile
+$(OBJS): $(wildcard src/*.h) Makefile revenant.control
 
-$(DATA_built): $(SQL_PARTS:%=sql/parts/%.sql) $(wildcard sql/parts/*.sql) Makefile
+$(DATA_built): $(SQL_PARTS:%=sql/parts/%.sql) $(wildcard sql/parts/*.sql) Makefile revenant.control
 	@for part in $(filter-out $(SQL_PARTS:%=sql/parts/%.sql) sql/parts/debug.sql,$(wildcard sql/parts/*.sql)); do \
 		echo "$$part is not in SQL_PARTS" >&2; exit 1; done
 	printf '%s\n' '\echo Use "CREATE EXTENSION revenant" to load this file. \quit' > $@.tmp

@@ -39,6 +39,8 @@
  *
  *	  A type of entities names its table, and follows it through a rename.
  *
+ *	  What an update of the extension needs beside its script is in update.c.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -50,7 +52,6 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
-#include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
@@ -70,8 +71,10 @@
 #include "debug.h"
 #include "entity_type.h"
 #include "entity_xact.h"
+#include "extension.h"
 #include "lease_xact.h"
 #include "shmem.h"
+#include "update.h"
 #include "worker.h"
 
 /* How long a command waits for the workers to be gone */
@@ -140,25 +143,6 @@ option(List *options, const char *name)
 	return NULL;
 }
 
-/* Whether a role owns the extension, by itself and not as a member. */
-static bool
-owns_extension(Oid extension, Oid role)
-{
-	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		result;
-
-	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(extension));
-	scan = systable_beginscan(rel, ExtensionOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	result = HeapTupleIsValid(tuple) && ((Form_pg_extension) GETSTRUCT(tuple))->extowner == role;
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return result;
-}
-
 /* Whether DROP EXTENSION, which may name several, drops ours, and the caller may. */
 static bool
 drops_extension(const DropStmt *statement)
@@ -195,7 +179,8 @@ drops_owner_of_extension(const DropOwnedStmt *statement)
 
 		if (!OidIsValid(role) || !has_privs_of_role(GetUserId(), role))
 			return false;
-		result |= owns_extension(extension, role);
+		/* by itself and not as a member */
+		result |= extension_owner(extension) == role;
 	}
 	return result;
 }
@@ -384,6 +369,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	Oid			database = shmem_is_ready() ? database_to_pause(pstmt->utilityStmt) : InvalidOid;
 	/* found out first: the statement may be freed by its own execution */
 	bool		renames = renames_tables(pstmt->utilityStmt);
+	bool		updates = OidIsValid(database) && IsA(pstmt->utilityStmt, AlterExtensionStmt);
 	bool		discards_all;
 
 	if (IsA(pstmt->utilityStmt, CreatedbStmt) || IsA(pstmt->utilityStmt, AlterDatabaseStmt))
@@ -401,6 +387,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (discards_all)
 		lease_xact_doubt_session(); /* it may fail after it has dropped the locks */
 	call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
+	if (updates)
+		update_finish();
 	if (discards_all && shmem_is_ready())
 		lease_xact_forget_session();
 	if (renames && shmem_is_ready())

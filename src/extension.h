@@ -60,6 +60,7 @@ typedef struct Extension
 extern const Extension *extension_find(void);	/* NULL: not in this database */
 extern const Extension *extension_get(void);	/* raises instead */
 extern void extension_require_tables(const Extension *extension);
+extern Oid	extension_owner(Oid extension);
 extern bool extension_role_is_admin(Oid role);
 extern void extension_install_callbacks(void);
 extern void extension_forget(void);

@@ -178,6 +178,21 @@ SELECT l.lease, l.scope, l.token, l.holder, l.role, l.pid, l.shared, l.bound, l.
 FROM revenant._leases() AS l;
 COMMENT ON VIEW revenant.leases IS
 'the leases that are held now; tokens and metadata only for members of the role that acquired and for admins';
+COMMENT ON COLUMN revenant.leases.lease IS 'its name';
+COMMENT ON COLUMN revenant.leases.scope IS 'session, transaction or ttl: what ends it unless it is released';
+COMMENT ON COLUMN revenant.leases.token IS 'its fence token; null for who may not see it';
+COMMENT ON COLUMN revenant.leases.holder IS 'as the holder has named itself; null: it has not';
+COMMENT ON COLUMN revenant.leases.role IS 'the role that acquired it';
+COMMENT ON COLUMN revenant.leases.pid IS 'the process that acquired it; of a ttl lease it may be gone';
+COMMENT ON COLUMN revenant.leases.shared IS 'others may hold it, too, if they share it';
+COMMENT ON COLUMN revenant.leases.bound IS 'a ttl lease that also ends with the session that acquired it';
+COMMENT ON COLUMN revenant.leases.acquired_at IS 'when it was granted, by the clock of then';
+COMMENT ON COLUMN revenant.leases.ttl IS 'how long it lives without a renewal; null in the other scopes';
+COMMENT ON COLUMN revenant.leases.deadline IS 'when that is over, for people to read; null on a standby, and in the other scopes';
+COMMENT ON COLUMN revenant.leases.remaining IS 'how long that is from now';
+COMMENT ON COLUMN revenant.leases.waiters IS 'how many sessions wait for it';
+COMMENT ON COLUMN revenant.leases.fenced IS 'how many transactions are fenced by it: nobody takes it over before they end';
+COMMENT ON COLUMN revenant.leases.metadata IS 'as given by the holder; null for who may not see it';
 REVOKE ALL ON TABLE revenant.leases FROM PUBLIC;
 
 -- Elections: a ttl lease with an answer made for a loop.

@@ -144,6 +144,8 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('FUNCTION revenant._stat_plans()', 'EXECUTE', 'user'),
 	('FUNCTION revenant.plan_progress(text)', 'EXECUTE', 'user'),
 
+	('TYPE revenant.claim_result', 'USAGE', 'user'),
+
 	('FUNCTION revenant.advance_tokens(bigint)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.revoke(text, text, boolean)', 'EXECUTE', 'admin'),
 	('FUNCTION revenant.create_task(text, text, text, text, text, text, text, integer, interval, interval, interval, interval, text, interval, text, jsonb, boolean, jsonb)', 'EXECUTE', 'admin'),

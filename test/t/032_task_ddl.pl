@@ -38,10 +38,11 @@ my $watch = Client->new($node);
 my $log;
 my $major = sql("SELECT current_setting('server_version_num')::int / 10000");
 
-# There is one version of the extension; from and to another one, an update needs all of its tables for itself.
+# The version that is installed by default; from and to another one, an update needs all of its tables for itself.
+my $version = sql("SELECT default_version FROM pg_available_extensions WHERE name = 'revenant'");
 my $scripts = `pg_config --sharedir`;
 chomp $scripts;
-my @scripts = map { "$scripts/extension/revenant--$_.sql" } '0.1--other', 'other--0.1';
+my @scripts = map { "$scripts/extension/revenant--$_.sql" } "$version--other", "other--$version";
 append_to_file($_, "LOCK TABLE revenant.task, revenant.task_state, revenant.lease IN ACCESS EXCLUSIVE MODE;\n") foreach @scripts;
 END { unlink @scripts }
 
@@ -358,7 +359,7 @@ my @commands = (
 		refused => { %no_owner, owner => '0A000', super => '0A000' }
 	},
 	{
-		command => "ALTER EXTENSION revenant UPDATE TO '0.1'", limit => 2, inside => 1, refused => \%no_owner, may => [ 'owner', 'super' ],
+		command => "ALTER EXTENSION revenant UPDATE TO '$version'", limit => 2, inside => 1, refused => \%no_owner, may => [ 'owner', 'super' ],
 		fails => [ { name => 'fails since there is no such version', command => "ALTER EXTENSION revenant UPDATE TO '0.0'", error => '22023' } ],
 		after => sub { all_work('... and work goes on') }
 	},
@@ -368,7 +369,7 @@ my @commands = (
 		fails => [ { name => 'fails since there is no such version', command => "ALTER EXTENSION revenant UPDATE TO '0.0'", error => '22023' } ],
 		after => sub {
 			all_work('... and work goes on');
-			each_database(1, "ALTER EXTENSION revenant UPDATE TO '0.1'");
+			each_database(1, "ALTER EXTENSION revenant UPDATE TO '$version'");
 			all_work('... and after one to the old version');
 		}
 	},
