@@ -176,7 +176,14 @@ read_field(Reader *reader, const Field *field, uint64 *set)
 		reader->at++;
 	}
 	if (*reader->at != '\0' && !isspace((unsigned char) *reader->at))
-		return fail(reader, reader->at, psprintf("\"%c\" cannot follow here.", *reader->at));
+	{
+		int			length = 1;
+
+		/* never half a character: in all encodings of servers these bytes are those of whole ones */
+		while (IS_HIGHBIT_SET(*reader->at) && IS_HIGHBIT_SET(reader->at[length]))
+			length++;
+		return fail(reader, reader->at, psprintf("\"%.*s\" cannot follow here.", length, reader->at));
+	}
 	return true;
 }
 

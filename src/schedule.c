@@ -178,14 +178,18 @@ add_months(TimestampTz origin, int64 months, TimestampTz *result)
 	struct pg_tm tm;
 	fsec_t		fsec;
 	int64		total;
+	int64		year;
 
 	if (timestamp2tm(origin, NULL, &tm, &fsec, NULL, NULL) != 0)
 		return false;
 	total = (int64) tm.tm_year * MONTHS_PER_YEAR + (tm.tm_mon - 1) + months;
-	if (total / MONTHS_PER_YEAR > JULIAN_MAXYEAR)
+	year = total / MONTHS_PER_YEAR;
+	if (total % MONTHS_PER_YEAR < 0)
+		year--;					/* before the year 0, which is 1 BC */
+	if (year > JULIAN_MAXYEAR)
 		return false;
-	tm.tm_year = (int) (total / MONTHS_PER_YEAR);
-	tm.tm_mon = (int) (total % MONTHS_PER_YEAR) + 1;
+	tm.tm_year = (int) year;
+	tm.tm_mon = (int) (total - year * MONTHS_PER_YEAR) + 1;
 	if (tm.tm_mday > day_tab[isleap(tm.tm_year)][tm.tm_mon - 1])
 		tm.tm_mday = day_tab[isleap(tm.tm_year)][tm.tm_mon - 1];
 	return tm2timestamp(&tm, fsec, NULL, result) == 0;
@@ -255,8 +259,7 @@ schedule_next(const Schedule *schedule, const SchedulePlace *place, TimestampTz 
 	after_s = after / USECS_PER_SEC - (after % USECS_PER_SEC < 0 ? 1 : 0) + EPOCH_S;
 	if (!calendar_next(&schedule->calendar, after_s, place->offset, place->zone, &next_s))
 		return false;
-	*next = (next_s - EPOCH_S) * USECS_PER_SEC;
-	return IS_VALID_TIMESTAMP(*next);
+	return !pg_mul_s64_overflow(next_s - EPOCH_S, USECS_PER_SEC, next) && IS_VALID_TIMESTAMP(*next);
 }
 
 /* Whether two schedules name the same times at the same place. */

@@ -63,6 +63,7 @@ SQL_FUNCTION(revenant_preview_schedule)
 		Datum		value = TimestampTzGetDatum(time);
 		bool		isnull = false;
 
+		CHECK_FOR_INTERRUPTS();
 		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
 	}
 	return (Datum) 0;

@@ -12,6 +12,11 @@ SELECT s AS schedule, pg_temp.next(s) AS next FROM unnest(ARRAY['* * * * *', '*/
 SELECT count(*) FROM revenant.preview_schedule('@reboot');
 SELECT revenant.preview_schedule('90 s', after => '2026-01-01 00:00:00+00', count => 2);
 SELECT revenant.preview_schedule('1 month', after => '2026-01-31 00:00:00+00', count => 3);
+-- Over the end of the year 1 BC, and no farther than there is time.
+SELECT revenant.preview_schedule('1 month', after => '0002-10-31 00:00:00+00 BC', count => 4);
+SELECT revenant.preview_schedule('11 months', after => '0002-12-31 00:00:00+00 BC', count => 4);
+SELECT revenant.preview_schedule('1 month', after => '294276-11-30 00:00:00+00', count => 4);
+SELECT revenant.preview_schedule('0 0 1 2 *', 'UTC', '294275-12-31 00:00:00+00', 3);
 
 /* ---- daylight saving: a time that is skipped comes at the end of the gap, one that comes twice is run once */
 

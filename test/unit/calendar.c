@@ -234,6 +234,9 @@ mistakes(void)
 	refused("0 0 30 2 *", "No such day ever comes.");
 	refused("0 0 31 apr,jun,sep,nov *", "No such day ever comes.");
 	refused("* * * * \xc3\xa4", "At character 9");
+	/* a character of several bytes is named as a whole */
+	refused("1\xc3\xa4 * * * *", "At character 2: \"\xc3\xa4\" cannot follow here.");
+	refused("* * * * mon\xf0\x9f\x98\x80x", "At character 12: \"\xf0\x9f\x98\x80\" cannot follow here.");
 }
 
 int
