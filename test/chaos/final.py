@@ -22,9 +22,21 @@ READINGS = {
         SELECT 'strict' AS type, id, version, state FROM chaos.strict
         UNION ALL SELECT 'interval', id, version, state FROM chaos.interval
         UNION ALL SELECT 'on_stop', id, version, state FROM chaos.on_stop""",
+    'serial': 'SELECT stream, n FROM chaos.serial',
+    'guarded': 'SELECT n, token, p, op FROM chaos.guarded',
+    'delivery': 'SELECT id, n, tag, hops, kind, sender, message_id, attempt FROM chaos.delivery',
+    'message': 'SELECT message_id, type, id, kind, message, sender, state, attempts, sqlstate FROM revenant.messages',
+    'step': 'SELECT plan, split, step, epoch, batch, p, op FROM chaos.step',
+    'split': 'SELECT plan, split, state, epoch, worker, attempts, progress, spec, reasons, generation FROM revenant.splits',
+    'plan': 'SELECT plan, state, generation, planned, done, quarantined, cursor, max_attempts FROM revenant.plans',
+    'twin': 'SELECT task, token FROM chaos.twin',
+    'beaten': 'SELECT token FROM chaos.beaten',
+    'task': 'SELECT name, phase, token, runs, failures, last_error FROM revenant.tasks',
+    'task_run': 'SELECT run, name, token, outcome FROM revenant.task_runs',
     'state_history': "SELECT 'strict' AS type, id, version, state FROM chaos.strict_history",
 }
-DUE = "SELECT count(*) FROM revenant.messages WHERE state IN ('pending', 'scheduled', 'retrying')"
+# A timer that a step of the wall clock has put off for longer than that is not waited for: it is there, and not delivered.
+DUE = "SELECT count(*) FROM revenant.messages WHERE state IN ('pending', 'scheduled', 'retrying') AND coalesce(due_at, sent_at) < now() + interval '1 min'"
 
 
 def settle(conn, seconds):
