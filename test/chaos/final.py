@@ -50,8 +50,7 @@ def settle(conn, seconds):
 
 
 def read(conn, folder):
-    """Writes final.jsonl."""
-    conn.execute('SELECT revenant.flush_entities()')
+    """Writes final.jsonl: all of it as at one moment, since tasks go on."""
     path = os.path.join(folder, history.FINAL + '.jsonl')
     with open(path, 'w', encoding='utf-8') as file:
         for table, query in READINGS.items():
@@ -73,7 +72,9 @@ def main():
         conn.autocommit = True
         if not settle(conn, options.wait):
             print('not everything that was sent has been delivered')
+        conn.execute('SELECT revenant.flush_entities()')
         conn.autocommit = False
+        conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         read(conn, options.history)
 
 

@@ -162,7 +162,7 @@ class Client:
         fatal = error.diag is not None and error.diag.severity_nonlocalized in ('FATAL', 'PANIC')
         gone = self.conn.closed or fatal or error.sqlstate is None
         op.e = 'info' if gone and op.open else 'fail'
-        self.writer.event(op.number, op.e, f, sqlstate=error.sqlstate, message=op.error[:300])
+        self.writer.event(op.number, op.e, f, sqlstate=error.sqlstate, message=op.error[:300], **op.result)
         if error.sqlstate is not None and error.sqlstate not in TRANSIENT and error.sqlstate not in self.expected:
             self.writer.event(op.number, 'alien', f, sqlstate=error.sqlstate, message=op.error[:2000])
         if gone:

@@ -96,10 +96,11 @@ class Pullers(Client):
         for commit in commits:
             self.claimed[commit['split']].append('under way')
         with self.transaction('commit_splits', plan=self.plan, commits=commits) as op:
-            for split, claim in self.claimed.items():
-                if not claim[1].get('poison'):
-                    for step in range(claim[2] + 1, claim[1]['steps'] + 1):
-                        self.write(op, split, step, claim[0])
+            steps = [(split, step, claim[0]) for split, claim in self.claimed.items() if not claim[1].get('poison')
+                     for step in range(claim[2] + 1, claim[1]['steps'] + 1)]
+            op.says(rows=len(steps))
+            for step in steps:
+                self.write(op, *step)
             self.conn.execute('SELECT revenant.commit_splits(%s, %s)', (self.plan, Jsonb(commits)))
         for commit in commits:
             self.claimed[commit['split']].pop()
