@@ -13,7 +13,7 @@ import psycopg
 from fleet import DATABASE
 from scratch import kill, wait_until
 
-CLIENTS = "backend_type = 'client backend' AND application_name <> 'driver' AND usename = 'chaos'"
+CLIENTS = "backend_type = 'client backend' AND application_name <> 'driver' AND usename IN ('app', 'pooled')"
 WORKERS = "backend_type LIKE 'revenant%'"
 ALL = {}
 
@@ -334,7 +334,7 @@ class NoConnections(Fault):
         end = time.monotonic() + 1
         while time.monotonic() < end:           # who loses one in this second does not get it back
             try:
-                self.held.append(psycopg.connect(self.fleet.primary.conninfo('chaos', DATABASE)))
+                self.held.append(psycopg.connect(self.fleet.primary.conninfo('app', DATABASE)))
             except psycopg.Error:
                 time.sleep(0.02)
         return {'connections': len(self.held)}

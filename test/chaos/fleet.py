@@ -191,7 +191,7 @@ class Pooler:
 
     def point_to(self, node):
         with open(self.users, 'w', encoding='ascii') as file:
-            file.write('"chaos" ""\n"postgres" ""\n')
+            file.write('"pooled" ""\n"postgres" ""\n')
         with open(self.ini + '.new', 'w', encoding='ascii') as file:
             file.write(f'''[databases]
 {DATABASE} = host={self.fleet.sockets} port={node.port}
@@ -252,13 +252,13 @@ class Fleet:
     def other(self, node):
         return self.nodes[1 - self.nodes.index(node)]
 
-    def dsn(self, user='chaos'):
+    def dsn(self, user='app'):
         """Leads to whichever server accepts writes."""
         return (f'host={self.sockets},{self.sockets} port={self.nodes[0].port},{self.nodes[1].port} dbname={DATABASE} user={user}'
                 ' target_session_attrs=read-write connect_timeout=5')
 
     def dsn_pooled(self):
-        return f'host={self.sockets} port={self.pooler.port} dbname={DATABASE} user=chaos connect_timeout=5'
+        return f'host={self.sockets} port={self.pooler.port} dbname={DATABASE} user=pooled connect_timeout=5'
 
     # ---- the beginning and the end
 
