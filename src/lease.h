@@ -41,7 +41,7 @@ typedef struct LeaseRequest
 	bool		wait;			/* false: try */
 	int64		wait_us;		/* -1: as long as lock_timeout and statement_timeout allow */
 	bool		election;		/* LEASE_TTL: its changes of hands are events */
-	bool		trusted;		/* a task's own runner: the name may begin with task/ */
+	bool		trusted;		/* a task's own runner, or a plan's leader: the name may begin with task/ or plan/, and memory that is full for users is not full for it */
 } LeaseRequest;
 
 /* lease.c */

@@ -144,7 +144,8 @@ open_targets(Target *targets, int count, const LeaseRequest *request)
 		Target	   *target = &targets[i];
 
 		target->op = lease_xact_add(LEASE_OP_LOOK,
-									lease_entry_pin(&target->key, target->name, LEASE_PIN_CREATE), 0);
+									lease_entry_pin(&target->key, target->name,
+													request->trusted ? LEASE_PIN_RESERVED : LEASE_PIN_CREATE), 0);
 		target->op->hold.scope = request->scope;
 		target->op->hold.shared = request->shared;
 		target->op->hold.set_size = count;
@@ -551,7 +552,7 @@ grant(Target *target, const LeaseRequest *request, int64 token)
 		hold->election = request->election;
 	}
 	else
-		hold->note = lease_note_make(request->holder, request->metadata);
+		hold->note = lease_note_make(request->holder, request->metadata, request->trusted);
 
 	/* from here on the end of the transaction takes care of it, in any case */
 	if (request->shared)

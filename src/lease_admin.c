@@ -19,6 +19,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "debug.h"
 #include "extension.h"
 #include "lease_api.h"
 #include "lease_event.h"
@@ -81,6 +82,7 @@ exclude_fenced(const LeaseKey *key, bool terminate)
 	LOCKTAG		fence_lock = lease_lock_fence(key);
 	int64		until_us = 0;
 
+	DEBUG_POINT("lease-before-revoke");
 	if (!terminate)
 		until_us = WAIT_FOREVER;
 	while (!lease_wait_lock(&fence_lock, TAKEOVER_EXCLUSIVE, false, until_us))

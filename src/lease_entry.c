@@ -310,7 +310,7 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 	dsa_pointer name_place;
 	bool		found;
 
-	if (entry != NULL && how == LEASE_PIN_CREATE && lease_entry_is_local(entry))
+	if (entry != NULL && (how == LEASE_PIN_CREATE || how == LEASE_PIN_RESERVED) && lease_entry_is_local(entry))
 	{
 		lease_entry_unpin(entry);
 		raise_no_room();		/* what others must see cannot be in memory of ours */
@@ -319,7 +319,7 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 		return entry;
 	if (how == LEASE_PIN_CREATE)
 		lease_entry_need_room(ENTRY_BYTES + NAME_BYTES(strlen(name)));
-	else if (!shmem_has_room_to_load(ENTRY_BYTES + NAME_BYTES(strlen(name))))
+	else if (how == LEASE_PIN_LOAD && !shmem_has_room_to_load(ENTRY_BYTES + NAME_BYTES(strlen(name))))
 		return pin_local(key, name);
 
 	name_place = lease_entry_allocate(strlen(name));

@@ -72,11 +72,12 @@ extern LOCKTAG lease_lock_bound(const LeaseKey *key);
 extern Size lease_entry_shmem_size(void);
 extern void lease_entry_shmem_init(void *place, bool found);
 
-/* How to look for an entry: as it is, made for a new lease, or made for one that has a row */
+/* How to look for an entry: as it is, made for a new lease (of a user, or a task), or made for one that has a row */
 typedef enum LeasePin
 {
 	LEASE_PIN_EXISTING,
 	LEASE_PIN_CREATE,
+	LEASE_PIN_RESERVED,			/* as CREATE, also from what is kept for tasks: see shmem.c */
 	LEASE_PIN_LOAD				/* as CREATE, also from what is kept in reserve; this process's own when that is used up */
 } LeasePin;
 

@@ -53,9 +53,9 @@ free_at_exit(int code, Datum arg)
 	exiting = true;
 }
 
-/* Label and metadata as a note in the area; InvalidDsaPointer for none of both. Raises 53200. */
+/* Label and metadata as a note in the area, `reserved` as LEASE_PIN_RESERVED; InvalidDsaPointer for none of both. Raises 53200. */
 dsa_pointer
-lease_note_make(const char *holder, Jsonb *metadata)
+lease_note_make(const char *holder, Jsonb *metadata, bool reserved)
 {
 	uint32		holder_len = holder ? strlen(holder) : 0;
 	uint32		metadata_len = metadata ? VARSIZE(metadata) : 0;
@@ -68,7 +68,8 @@ lease_note_make(const char *holder, Jsonb *metadata)
 	if (!exit_registered)
 		before_shmem_exit(free_at_exit, (Datum) 0);
 	exit_registered = true;
-	lease_entry_need_room(size);
+	if (!reserved)
+		lease_entry_need_room(size);
 	place = lease_entry_allocate(size);
 	note = dsa_get_address(shmem_area(), place);
 	note->holder_len = holder_len;

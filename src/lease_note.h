@@ -11,7 +11,7 @@
 
 #include "lease_entry.h"
 
-extern dsa_pointer lease_note_make(const char *holder, Jsonb *metadata);
+extern dsa_pointer lease_note_make(const char *holder, Jsonb *metadata, bool reserved);
 extern void lease_note_read(dsa_pointer place, char **holder, Jsonb **metadata);
 extern char *lease_note_label(LeaseEntry *entry);
 extern void lease_note_free(const LeaseKey *key, dsa_pointer place);

@@ -75,10 +75,10 @@ SELECT FROM st_try('revenant.try_acquire(''st-ttl'', ttl => ''1 h'', holder => '
 SELECT FROM st_try('revenant.try_acquire_all(''{st-one, st-two}'', ttl => ''1 h'')');
 SELECT FROM st_try('revenant.held_token(''st-ttl'')');
 SELECT FROM st_try('revenant.claim(''st-election'', ''alice one'', ''1 h'')');
-SELECT FROM st_try('revenant.leader(''st-election'')');
+SELECT FROM st_try('(SELECT concat_ws('' '', l.leader, l.token) FROM revenant.leader(''st-election'') AS l)');
 SELECT FROM st_try('revenant.explain_lease(''st-ttl'')');
 RESET ROLE;
-SELECT regexp_replace(call, '\(.*', '') AS call, regexp_replace(regexp_replace(answer, '(process|in) [0-9.]+', '\1 N', 'g'), '[0-9-]+ [0-9:.]+[+-][0-9]+', 'TIME') AS answer
+SELECT substring(call FROM 'revenant\.(\w+)') AS call, regexp_replace(regexp_replace(answer, '(process|in) [0-9.]+', '\1 N', 'g'), '[0-9-]+ [0-9:.]+[+-][0-9]+', 'TIME') AS answer
 FROM st_said WHERE n > (SELECT max(n) - 6 FROM st_said) ORDER BY n;
 
 /* ---- not one of all these has told a token, or anything of the metadata */

@@ -8,6 +8,7 @@ use FindBin;
 use lib $FindBin::RealBin;
 
 use Asks;
+use Doubles;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -81,53 +82,18 @@ ok($node->poll_query_until('squatted', "SELECT phase = 'leading' FROM revenant.t
 
 sql('CREATE DATABASE shadowed; GRANT CREATE ON DATABASE shadowed TO evil');
 $node->safe_psql('shadowed', 'GRANT ALL ON SCHEMA public TO evil');
-$node->safe_psql('shadowed', q{
-	SET SESSION AUTHORIZATION evil;
-	CREATE SEQUENCE public.reached; GRANT ALL ON SEQUENCE public.reached TO PUBLIC;
-	DO $do$
-	DECLARE
-		p record;
-	BEGIN
-		FOR p IN SELECT *, pg_get_function_identity_arguments(oid) AS args, format_type(prorettype, NULL) AS result FROM pg_proc AS p
-			WHERE pronamespace = 'pg_catalog'::regnamespace AND prokind IN ('f', 'a', 'w')
-		LOOP
-			BEGIN
-				EXECUTE format($$CREATE FUNCTION public.%I(%s) RETURNS %s%s LANGUAGE plpgsql AS
-					'BEGIN PERFORM pg_catalog.nextval(''public.reached''); RAISE EXCEPTION ''%s was reached''; END'$$,
-					p.proname, oidvectortypes(p.proargtypes), CASE WHEN p.proretset THEN 'SETOF ' END, p.result, p.proname);
-			EXCEPTION WHEN OTHERS THEN NULL;	-- of pseudo-types, for C code
-			END;
-		END LOOP;
-		FOR p IN SELECT *, format_type(NULLIF(oprleft, 0), NULL) AS l, format_type(oprright, NULL) AS r, c.proname FROM pg_operator AS o JOIN pg_proc AS c ON c.oid = o.oprcode
-		LOOP
-			BEGIN
-				EXECUTE format('CREATE OPERATOR public.%s (%s RIGHTARG = %s, FUNCTION = public.%I)', p.oprname, 'LEFTARG = ' || p.l || ',', p.r, p.proname);
-			EXCEPTION WHEN OTHERS THEN NULL;
-			END;
-		END LOOP;
-		FOR p IN SELECT typname FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace AND typtype = 'b' AND typcategory <> 'A'
-		LOOP
-			EXECUTE format('CREATE DOMAIN public.%I AS pg_catalog.bool CHECK (false)', p.typname);
-		END LOOP;
-		FOR p IN SELECT relname FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind IN ('r', 'v')
-		LOOP
-			EXECUTE format('CREATE VIEW public.%I AS SELECT pg_catalog.nextval(''public.reached'') / 0 AS oid', p.relname);
-			EXECUTE format('GRANT SELECT ON public.%I TO PUBLIC', p.relname);
-		END LOOP;
-	END $do$;
-});
+doubles_make($node, 'shadowed');
 cmp_ok($node->safe_psql('shadowed', "SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace"), '>', 2000, 'functions have doubles');
 cmp_ok($node->safe_psql('shadowed', "SELECT count(*) FROM pg_operator WHERE oprnamespace = 'public'::regnamespace"), '>', 500, 'so have operators');
 
 my $search = 'public, pg_catalog';
-my $reached = 'SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM public.reached';
 ($err) = ($node->psql('shadowed', "SET search_path = $search; SELECT now()"))[2];
 like($err, qr/now was reached/, 'they are found');
 ($err) = ($node->psql('shadowed', "SET search_path = $search; SELECT 'a'::pg_catalog.text || 'b'::pg_catalog.text"))[2];
 like($err, qr/textcat was reached/, 'operators, too');
 ($err) = ($node->psql('shadowed', "SET search_path = $search; TABLE pg_class"))[2];
 like($err, qr/division by zero/, 'and tables');
-is($node->safe_psql('shadowed', $reached), 3, 'which is counted');
+is(doubles_reached($node, 'shadowed'), 3, 'which is counted');
 $node->safe_psql('shadowed', "ALTER SEQUENCE public.reached RESTART");
 
 # from here on every session and every worker of this database searches there first; the looks of this test do not
@@ -159,13 +125,13 @@ $ENV{PGOPTIONS} = '-c search_path=pg_catalog';
 ok($node->poll_query_until('shadowed', 'SELECT count(DISTINCT n) = 3 FROM public.ran'), 'tasks of every kind run there');
 ok($node->poll_query_until('shadowed', "SELECT failures > 1 FROM revenant.tasks WHERE name = 'fails'"), 'and fail');
 is($node->safe_psql('shadowed', "SELECT string_agg(name || ' ' || last_error, ',') FROM revenant.tasks WHERE last_error IS NOT NULL AND name <> 'fails'"), '', 'only for their own reasons');
-is($node->safe_psql('shadowed', $reached), 0, 'and nothing of it was reached');
+is(doubles_reached($node, 'shadowed'), 0, 'and nothing of it was reached');
 {
 	local $ENV{PGOPTIONS} = "-c search_path=public,pg_catalog";
 	$node->safe_psql('shadowed', 'SELECT revenant.drop_task(\'daemon\')');
 	$node->safe_psql('shadowed', 'DROP EXTENSION revenant');
 }
-is($node->safe_psql('shadowed', $reached), 0, 'also not at the end');
+is(doubles_reached($node, 'shadowed'), 0, 'also not at the end');
 delete $ENV{PGOPTIONS};
 sql('DROP DATABASE shadowed');
 
