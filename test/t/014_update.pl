@@ -236,10 +236,6 @@ foreach my $change (
 
 # --- what a script makes anew is found by sessions that knew the old one, and granted again
 
-my $admin = Client->new($node, 'fresh');
-my $knows = q{SELECT bool_or(token IS NOT NULL) FROM revenant.leases WHERE lease = 'plain'};
-$admin->query('SET ROLE alice');
-is($admin->query($knows), 't', 'an admin sees a token');
 my $script = "$scripts/revenant--$current--anew.sql";
 $made{$script} = 1;
 append_to_file($script, q{
@@ -247,10 +243,23 @@ append_to_file($script, q{
 	CREATE FUNCTION revenant.advance_tokens(beyond bigint) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_advance_tokens';
 	REVOKE ALL ON FUNCTION revenant.advance_tokens(bigint) FROM PUBLIC;
 });
-in('fresh', q{BEGIN; ALTER EXTENSION revenant UPDATE TO 'anew'; SELECT revenant.adopt(); ROLLBACK});
-is($admin->query($knows), 't', '... after an update that was undone');
-in('fresh', q{ALTER EXTENSION revenant UPDATE TO 'anew'});
-is($admin->query($knows), 't', '... and after one that replaced what makes an admin');
-is(differences(catalog($node, 'fresh') =~ s/^(extension \| itself \|) anew/$1 $current/mr, $fresh) =~ s/^> .* is described .*\n?//mr, '', '... who may do what he could before');
+# where nobody has a level, only what was granted by hand; it makes an admin
+in('plain', q{GRANT USAGE ON SCHEMA revenant TO dave; GRANT SELECT ON revenant.leases TO dave; GRANT EXECUTE ON FUNCTION revenant._leases(), revenant.advance_tokens(bigint) TO dave;
+	SELECT revenant.try_acquire('plain', '1 h')});
+foreach my $place ([ 'fresh', 'alice', 't' ], [ 'plain', 'dave', 'f' ])
+{
+	my ($database, $role, $afterwards) = @$place;
+	my $session = Client->new($node, $database);
+	my $knows = q{SELECT bool_or(token IS NOT NULL) FROM revenant.leases WHERE lease = 'plain'};
+
+	$session->query("SET ROLE $role");
+	is($session->query($knows), 't', "$role, who is an admin, sees a token");
+	in($database, q{BEGIN; ALTER EXTENSION revenant UPDATE TO 'anew'; SELECT revenant.adopt(); ROLLBACK});
+	is($session->query($knows), 't', '... after an update that was undone, too');
+	in($database, q{ALTER EXTENSION revenant UPDATE TO 'anew'});
+	is($session->query($knows), $afterwards, '... and after one that replaced what makes an admin: only by a level');
+	$session->quit;
+}
+is(differences(catalog($node, 'fresh') =~ s/^(extension \| itself \|) anew/$1 $current/mr, $fresh) =~ s/^> .* is described .*\n?//mr, '', 'all that belonged to a level does again');
 survived('to the end');
 done_testing();

@@ -38,9 +38,11 @@ WITH member AS (
 	SELECT o.identity, 'grants', concat_ws(' ', a.privilege_type, a.is_grantable, 'to', a.grantee::regrole, 'by', a.grantor::regrole) FROM owned AS o, aclexplode(o.acl) AS a
 	UNION ALL
 	SELECT m.identity, 'granted at first ' || i.objsubid, concat_ws(' ', a.privilege_type, a.is_grantable, 'to', a.grantee::regrole, 'by', a.grantor::regrole)
-	FROM member AS m JOIN pg_init_privs AS i ON i.classoid = m.classid AND i.objoid = m.objid, aclexplode(i.initprivs) AS a
+	FROM owned AS m JOIN pg_init_privs AS i ON i.classoid = m.classid AND i.objoid = m.objid, aclexplode(i.initprivs) AS a
+	-- that an owner has all that it has anyway is not always written down
+	WHERE m.classid = 'pg_proc'::regclass OR a.grantee <> m.owner
 	UNION ALL
-	SELECT m.identity, 'is described ' || d.objsubid, d.description FROM member AS m JOIN pg_description AS d ON d.classoid IN (m.classid, 'pg_class'::regclass) AND d.objoid IN (m.objid, m.relation)
+	SELECT m.identity, 'is described ' || d.objsubid, d.description FROM member AS m JOIN pg_description AS d ON (d.classoid, d.objoid) IN ((m.classid, m.objid), ('pg_class'::regclass, m.relation))
 	UNION ALL
 	SELECT m.identity, 'is defined', pg_get_functiondef(p.oid) FROM member AS m JOIN pg_proc AS p ON m.classid = 'pg_proc'::regclass AND p.oid = m.objid
 	UNION ALL
