@@ -65,6 +65,12 @@ my $ask_all = q{
 	SELECT * FROM pg_temp.ask()
 };
 
+my $scripts = `pg_config --sharedir`;
+chomp $scripts;
+$scripts .= '/extension';
+my %made;
+END { unlink keys %made }
+
 my $current = in('postgres', q{SELECT default_version FROM pg_available_extensions WHERE name = 'revenant'});
 my @released = split /\n/, in('postgres', qq{SELECT version FROM pg_available_extension_versions WHERE name = 'revenant' AND version ~ '^[0-9.]+\$' AND version <> '$current' ORDER BY version});
 cmp_ok(scalar @released, '>', 0, "there are versions before $current");
@@ -151,7 +157,7 @@ foreach my $released (@released)
 		$node->command_ok([ 'pg_restore', '--exit-on-error', '-d', $node->connstr($restored), "$dir/$dump" ], "$dump: restored");
 		is(version($restored), $current, "... into $current");
 		# what an old dump did not know of
-		in($restored, 'ALTER EXTENSION revenant UPDATE');
+		in($restored, 'SELECT revenant.grant_usage(role, level) FROM revenant.usage_grant');
 		is(differences(catalog($node, $restored), $fresh), '', '... it is as a fresh one');
 		is(in($restored, q{SELECT count(*) FILTER (WHERE phase = 'held'), count(*) FROM revenant.tasks WHERE enabled}), '4|4', '... what ran is held');
 		cmp_ok(in($restored, 'SELECT revenant.adopt()'), '>', 8, '... and adopted');
@@ -164,7 +170,16 @@ foreach my $released (@released)
 	in('kept', "SET SESSION AUTHORIZATION keeper; CREATE EXTENSION revenant VERSION '$released'; SELECT revenant.grant_usage('carol'); RESET SESSION AUTHORIZATION; ALTER ROLE keeper NOSUPERUSER");
 	fails('kept', '42501', 'SET ROLE keeper; ALTER EXTENSION revenant UPDATE', 'its owner, who is no superuser, may not update it');
 	in('kept', 'ALTER EXTENSION revenant UPDATE');
-	unlike(catalog($node, 'kept'), qr/\| belongs to \| (?!keeper)/, 'a superuser may, and all of it belongs to its owner');
+	# with one of each kind
+	my $more = "$scripts/revenant--$current--more.sql";
+	$made{$more} = 1;
+	unlink $more;
+	append_to_file($more, 'CREATE TABLE revenant.more (n int); CREATE VIEW revenant.sees AS TABLE revenant.more; CREATE SEQUENCE revenant.counts; CREATE TYPE revenant.kind AS (n int);
+		CREATE FUNCTION revenant.does("a b" int[]) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$; CREATE PROCEDURE revenant.calls(revenant.kind) LANGUAGE sql AS $$ SELECT 1 $$');
+	in('kept', "ALTER EXTENSION revenant UPDATE TO 'more'");
+	my $kept = catalog($node, 'kept');
+	like($kept, qr/^revenant\.\Q$_\E \| belongs to \| keeper$/m, "a superuser may, and it belongs to its owner: $_") foreach '_require_library(pg_catalog.text)', 'more', 'sees', 'counts', 'kind', 'does(integer[])', 'calls(revenant.kind)';
+	unlike($kept, qr/\| belongs to \| (?!keeper)/, '... and nothing to anybody else');
 	in('kept', q{SET ROLE keeper; SELECT revenant.grant_usage('dave'), revenant.grant_usage('carol', 'admin'), revenant.revoke_usage('carol')});
 	is(in('kept', q{SELECT has_type_privilege('dave', 'revenant.claim_result', 'USAGE'), has_type_privilege('carol', 'revenant.claim_result', 'USAGE')}), 't|f', '... who can grant it');
 	in('postgres', 'DROP DATABASE kept; DROP ROLE keeper');
@@ -188,13 +203,10 @@ survived('... and none crashes');
 
 # --- the comparison notices what is missing, and what is too much
 
-my $scripts = `pg_config --sharedir`;
-chomp $scripts;
-$scripts .= '/extension';
-my %made;
-END { unlink keys %made }
 foreach my $released (@released)
 {
+	# what is led on by several is noticed in the last one
+	next unless -e "$scripts/revenant--$released--$current.sql";
 	my $script = slurp_file("$scripts/revenant--$released--$current.sql") =~ s/^\\echo.*\n//r;
 	my @statements = split /(?<=;)\n/, $script;
 	my $file = "$scripts/revenant--$released--without.sql";
@@ -243,6 +255,8 @@ append_to_file($script, q{
 	CREATE FUNCTION revenant.advance_tokens(beyond bigint) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_advance_tokens';
 	REVOKE ALL ON FUNCTION revenant.advance_tokens(bigint) FROM PUBLIC;
 });
+in('fresh', 'REVOKE EXECUTE ON FUNCTION revenant.revoke(text, text, boolean) FROM alice');
+$fresh = catalog($node, 'fresh');
 # where nobody has a level, only what was granted by hand; it makes an admin
 in('plain', q{GRANT USAGE ON SCHEMA revenant TO dave; GRANT SELECT ON revenant.leases TO dave; GRANT EXECUTE ON FUNCTION revenant._leases(), revenant.advance_tokens(bigint) TO dave;
 	SELECT revenant.try_acquire('plain', '1 h')});
@@ -260,6 +274,6 @@ foreach my $place ([ 'fresh', 'alice', 't' ], [ 'plain', 'dave', 'f' ])
 	is($session->query($knows), $afterwards, '... and after one that replaced what makes an admin: only by a level');
 	$session->quit;
 }
-is(differences(catalog($node, 'fresh') =~ s/^(extension \| itself \|) anew/$1 $current/mr, $fresh) =~ s/^> .* is described .*\n?//mr, '', 'all that belonged to a level does again');
+is(differences(catalog($node, 'fresh') =~ s/^(extension \| itself \|) anew/$1 $current/mr, $fresh) =~ s/^> .* is described .*\n?//mr, '', 'all that belonged to a level does again, and nothing that was taken by hand');
 survived('to the end');
 done_testing();

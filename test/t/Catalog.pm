@@ -17,7 +17,8 @@ WITH member AS (
 	FROM pg_extension AS e
 	JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
 	CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) AS i
-	WHERE e.extname = 'revenant' AND i.identity NOT LIKE 'revenant.\_debug\_%'
+	-- from 17 on a table's row type and arrays are members, too
+	WHERE e.extname = 'revenant' AND i.identity NOT LIKE 'revenant.\_debug\_%' AND i.type <> 'type'
 ), owned AS (
 	SELECT m.*, p.proowner AS owner, coalesce(p.proacl, acldefault('f', p.proowner)) AS acl FROM member AS m JOIN pg_proc AS p ON m.classid = 'pg_proc'::regclass AND p.oid = m.objid
 	UNION ALL
@@ -35,7 +36,7 @@ WITH member AS (
 	UNION ALL
 	SELECT o.identity, 'belongs to', o.owner::regrole::text FROM owned AS o
 	UNION ALL
-	SELECT o.identity, 'grants', concat_ws(' ', a.privilege_type, a.is_grantable, 'to', a.grantee::regrole, 'by', a.grantor::regrole) FROM owned AS o, aclexplode(o.acl) AS a
+	SELECT o.identity, 'grants', concat_ws(' ', a.privilege_type, a.is_grantable, 'to', a.grantee::regrole, 'by', a.grantor::regrole) FROM owned AS o, aclexplode(o.acl) AS a WHERE a.privilege_type <> 'MAINTAIN'
 	UNION ALL
 	SELECT m.identity, 'granted at first ' || i.objsubid, concat_ws(' ', a.privilege_type, a.is_grantable, 'to', a.grantee::regrole, 'by', a.grantor::regrole)
 	FROM owned AS m JOIN pg_init_privs AS i ON i.classoid = m.classid AND i.objoid = m.objid, aclexplode(i.initprivs) AS a
