@@ -32,7 +32,7 @@
 
 /* Commands that give each member of the extension to its owner which is somebody else's: what another superuser's update made. */
 #define STRAY_MEMBERS \
-	"SELECT pg_catalog.format('ALTER %s %s OWNER TO %I', CASE m.type WHEN 'composite type' THEN 'TYPE' ELSE m.type END, m.identity, r.rolname)" \
+	"SELECT pg_catalog.format('ALTER %s %s OWNER TO %I', m.type, m.identity, r.rolname)" \
 	" FROM pg_catalog.pg_extension AS e" \
 	" JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) e.extowner" \
 	" JOIN pg_catalog.pg_depend AS d ON d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass" \
@@ -42,8 +42,9 @@
 	"  WHEN 'schema' THEN (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.oid OPERATOR(pg_catalog.=) d.objid)" \
 	"  WHEN 'function' THEN (SELECT p.proowner FROM pg_catalog.pg_proc AS p WHERE p.oid OPERATOR(pg_catalog.=) d.objid)" \
 	"  WHEN 'procedure' THEN (SELECT p.proowner FROM pg_catalog.pg_proc AS p WHERE p.oid OPERATOR(pg_catalog.=) d.objid)" \
-	"  WHEN 'type' THEN NULL"	/* a table's, which goes with it */ \
-	"  WHEN 'composite type' THEN (SELECT t.typowner FROM pg_catalog.pg_type AS t WHERE t.oid OPERATOR(pg_catalog.=) d.objid)" \
+	/* a table's goes with it */ \
+	"  WHEN 'type' THEN (SELECT t.typowner FROM pg_catalog.pg_type AS t JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) t.typrelid" \
+	"   WHERE t.oid OPERATOR(pg_catalog.=) d.objid AND c.relkind OPERATOR(pg_catalog.=) 'c')" \
 	"  ELSE (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) d.objid) END" \
 	"  OPERATOR(pg_catalog.<>) e.extowner"
 

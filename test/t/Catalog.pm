@@ -18,7 +18,8 @@ WITH member AS (
 	JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
 	CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) AS i
 	-- from 17 on a table's row type and arrays are members, too
-	WHERE e.extname = 'revenant' AND i.identity NOT LIKE 'revenant.\_debug\_%' AND i.type <> 'type'
+	WHERE e.extname = 'revenant' AND i.identity NOT LIKE 'revenant.\_debug\_%' 
+		AND NOT EXISTS (SELECT FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid WHERE d.classid = 'pg_type'::regclass AND t.oid = d.objid AND c.relkind IS DISTINCT FROM 'c')
 ), owned AS (
 	SELECT m.*, p.proowner AS owner, coalesce(p.proacl, acldefault('f', p.proowner)) AS acl FROM member AS m JOIN pg_proc AS p ON m.classid = 'pg_proc'::regclass AND p.oid = m.objid
 	UNION ALL
