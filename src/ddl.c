@@ -370,6 +370,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	/* found out first: the statement may be freed by its own execution */
 	bool		renames = renames_tables(pstmt->utilityStmt);
 	bool		updates = OidIsValid(database) && IsA(pstmt->utilityStmt, AlterExtensionStmt);
+	Datum		levels = (Datum) 0;
 	bool		discards_all;
 
 	if (IsA(pstmt->utilityStmt, CreatedbStmt) || IsA(pstmt->utilityStmt, AlterDatabaseStmt))
@@ -383,12 +384,14 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		entity_xact_write_kept();
 		pause_database(database);
 	}
+	if (updates)
+		levels = update_begin();
 	discards_all = IsA(pstmt->utilityStmt, DiscardStmt) && ((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
 	if (discards_all)
 		lease_xact_doubt_session(); /* it may fail after it has dropped the locks */
 	call_next(pstmt, query_string, read_only_tree, context, params, environment, dest, completion);
 	if (updates)
-		update_finish();
+		update_finish(levels);
 	if (discards_all && shmem_is_ready())
 		lease_xact_forget_session();
 	if (renames && shmem_is_ready())

@@ -6,18 +6,20 @@
  * What a script cannot do itself. It begins by asking whether the library that
  * is loaded is its own: one that was installed after the server started is not.
  * When it has ended, its objects are given to whoever owns the extension, and
- * roles get what the script has added to their levels. Privileges that a
- * script grants count as the extension's own, and no dump has them; so this is
- * done in the same transaction, but after the script.
+ * roles get what the script has added to their levels or has made anew, not what
+ * somebody took from them by hand. Privileges that a script grants count as the
+ * extension's own, and no dump has them; so this is done in the same
+ * transaction, but after the script.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 
@@ -30,7 +32,7 @@
 
 /* Commands that give each member of the extension to its owner which is somebody else's: what another superuser's update made. */
 #define STRAY_MEMBERS \
-	"SELECT pg_catalog.format('ALTER %s %s OWNER TO %I', CASE m.type WHEN 'composite type' THEN 'TYPE' ELSE m.type END, m.identity, r.rolname)" \
+	"SELECT pg_catalog.format('ALTER %s %s OWNER TO %I', m.type, m.identity, r.rolname)" \
 	" FROM pg_catalog.pg_extension AS e" \
 	" JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) e.extowner" \
 	" JOIN pg_catalog.pg_depend AS d ON d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass" \
@@ -40,14 +42,41 @@
 	"  WHEN 'schema' THEN (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.oid OPERATOR(pg_catalog.=) d.objid)" \
 	"  WHEN 'function' THEN (SELECT p.proowner FROM pg_catalog.pg_proc AS p WHERE p.oid OPERATOR(pg_catalog.=) d.objid)" \
 	"  WHEN 'procedure' THEN (SELECT p.proowner FROM pg_catalog.pg_proc AS p WHERE p.oid OPERATOR(pg_catalog.=) d.objid)" \
-	"  WHEN 'composite type' THEN (SELECT t.typowner FROM pg_catalog.pg_type AS t WHERE t.oid OPERATOR(pg_catalog.=) d.objid)" \
+	/* a table's goes with it */ \
+	"  WHEN 'type' THEN (SELECT t.typowner FROM pg_catalog.pg_type AS t JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) t.typrelid" \
+	"   WHERE t.oid OPERATOR(pg_catalog.=) d.objid AND c.relkind OPERATOR(pg_catalog.=) 'c')" \
 	"  ELSE (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) d.objid) END" \
 	"  OPERATOR(pg_catalog.<>) e.extowner"
 
-/* What levels have now, for everybody who has one. */
-#define LEVELS_AGAIN \
-	"SELECT revenant._usage_apply(g.role, g.level, 'GRANT') FROM revenant.usage_grant AS g" \
-	" JOIN pg_catalog.pg_roles AS r ON r.rolname OPERATOR(pg_catalog.=) g.role"
+/* What an entry of _usage_object is about: it is another one if its object was made anew. */
+#define LEVEL_ENTRY \
+	"pg_catalog.concat_ws(' ', o.level, o.privilege, o.object, CASE pg_catalog.split_part(o.object, ' ', 1)" \
+	"  WHEN 'SCHEMA' THEN pg_catalog.to_regnamespace(n.name)::pg_catalog.oid" \
+	"  WHEN 'TYPE' THEN pg_catalog.to_regtype(n.name)::pg_catalog.oid" \
+	"  WHEN 'TABLE' THEN pg_catalog.to_regclass(n.name)::pg_catalog.oid" \
+	"  WHEN 'SEQUENCE' THEN pg_catalog.to_regclass(n.name)::pg_catalog.oid" \
+	"  ELSE pg_catalog.to_regprocedure(n.name)::pg_catalog.oid END)"
+#define LEVEL_ENTRIES \
+	" FROM revenant._usage_object AS o" \
+	" CROSS JOIN LATERAL pg_catalog.regexp_replace(o.object, '^[A-Z]+ ', '') AS n (name)"
+
+#define LEVELS_BEFORE \
+	"SELECT pg_catalog.array_agg(" LEVEL_ENTRY ")" LEVEL_ENTRIES
+
+/* Commands that grant what is new to everybody who has its level; as an admin one has all of them. */
+#define LEVELS_GROWN \
+	"SELECT DISTINCT pg_catalog.format('GRANT %s ON %s TO %I', o.privilege, o.object, g.role)" LEVEL_ENTRIES \
+	" JOIN revenant.usage_grant AS g ON g.level OPERATOR(pg_catalog.=) o.level OR g.level OPERATOR(pg_catalog.=) 'admin'" \
+	" JOIN pg_catalog.pg_roles AS r ON r.rolname OPERATOR(pg_catalog.=) g.role" \
+	" WHERE " LEVEL_ENTRY " OPERATOR(pg_catalog.<>) ALL ($1)"
+
+/* How the session was, while it works as the extension's owner and finds names in pg_catalog only */
+typedef struct Session
+{
+	Oid			user;
+	int			context;
+	int			nest_level;
+} Session;
 
 static void
 run(const char *command)
@@ -58,53 +87,96 @@ run(const char *command)
 		elog(ERROR, "could not run \"%s\": %s", command, SPI_result_code_string(result));
 }
 
+/* Runs each command that a query gives. */
 static void
-give_to_owner(void)
+run_all(const char *query, int nargs, Datum *args)
 {
-	SPITupleTable *members;
-	uint64		nmembers;
+	Oid			types[] = {TEXTARRAYOID};
+	SPITupleTable *commands;
+	uint64		ncommands;
+	int			result = SPI_execute_with_args(query, nargs, types, args, NULL, false, 0);
 
-	run(STRAY_MEMBERS);
-	members = SPI_tuptable;
-	nmembers = SPI_processed;
-	for (uint64 i = 0; i < nmembers; i++)
-		run(SPI_getvalue(members->vals[i], members->tupdesc, 1));
+	if (result < 0)
+		elog(ERROR, "could not run \"%s\": %s", query, SPI_result_code_string(result));
+	commands = SPI_tuptable;
+	ncommands = SPI_processed;
+	for (uint64 i = 0; i < ncommands; i++)
+		run(SPI_getvalue(commands->vals[i], commands->tupdesc, 1));
 }
 
-/*
- * After ALTER EXTENSION revenant UPDATE, in its transaction, as the superuser
- * who runs it. Whose functions and tables decide about levels may be
- * somebody less: that part runs as the owner.
- */
+static void
+begin(Session *session)
+{
+	session->nest_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	GetUserIdAndSecContext(&session->user, &session->context);
+	SPI_connect();
+}
+
+/* The tables that decide about levels are the extension's owner's, who may be less than the superuser who updates. */
+static void
+become_owner(const Extension *extension, const Session *session)
+{
+	SetUserIdAndSecContext(extension_owner(extension->extension),
+						   session->context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+}
+
+static void
+end(const Session *session)
+{
+	SetUserIdAndSecContext(session->user, session->context);
+	SPI_finish();
+	AtEOXact_GUC(false, session->nest_level);
+}
+
+/* Before ALTER EXTENSION revenant UPDATE: what each level has. For update_finish(). */
+Datum
+update_begin(void)
+{
+	const Extension *extension = extension_find();
+	MemoryContext context = CurrentMemoryContext;
+	Session		session;
+	Datum		levels = (Datum) 0;
+	bool		isnull;
+
+	if (extension == NULL)
+		return levels;
+	begin(&session);
+	become_owner(extension, &session);
+	run(LEVELS_BEFORE);
+	if (SPI_processed == 1)
+		levels = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	if (levels != (Datum) 0)
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		levels = datumCopy(levels, false, -1);
+		MemoryContextSwitchTo(old);
+	}
+	end(&session);
+	return levels;
+}
+
+/* After it, in its transaction. */
 void
-update_finish(void)
+update_finish(Datum levels)
 {
 	const Extension *extension;
-	Oid			owner;
-	Oid			user;
-	int			context;
-	int			nest_level;
+	Session		session;
 
 	CommandCounterIncrement();
 	extension_forget();
 	extension = extension_find();
-	if (extension == NULL)
+	if (extension == NULL || levels == (Datum) 0)
 		return;
-	owner = extension_owner(extension->extension);
 	/* what other sessions know of the old version's objects is void when this commits */
 	if (OidIsValid(extension->task))
 		CacheInvalidateRelcacheByRelid(extension->task);
-
-	nest_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	SPI_connect();
-	give_to_owner();
-	GetUserIdAndSecContext(&user, &context);
-	SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	run(LEVELS_AGAIN);
-	SetUserIdAndSecContext(user, context);
-	SPI_finish();
-	AtEOXact_GUC(false, nest_level);
+	begin(&session);
+	run_all(STRAY_MEMBERS, 0, NULL);
+	become_owner(extension, &session);
+	run_all(LEVELS_GROWN, 1, &levels);
+	end(&session);
 }
 
 /* The parts of "1.2" as numbers that can be compared. */

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
-extern void update_finish(void);
+extern Datum update_begin(void);
+extern void update_finish(Datum levels);
 
 #endif							/* REVENANT_UPDATE_H */

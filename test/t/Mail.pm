@@ -15,7 +15,7 @@ sub mail_setup
 	my ($node, $database) = @_;
 
 	$node->safe_psql($database, q{
-		CREATE EXTENSION revenant;
+		CREATE EXTENSION IF NOT EXISTS revenant;
 		CREATE TABLE public.applied (
 			seq bigserial, id text, n bigint, who name DEFAULT current_user, pid int DEFAULT pg_backend_pid(),
 			at timestamptz DEFAULT clock_timestamp(), xid xid8 DEFAULT pg_current_xact_id());

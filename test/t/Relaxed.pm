@@ -15,7 +15,7 @@ sub relaxed_setup
 	my ($node, $database) = @_;
 
 	$node->safe_psql($database // 'postgres', q{
-		CREATE EXTENSION revenant;
+		CREATE EXTENSION IF NOT EXISTS revenant;
 		CREATE FUNCTION public.counter(id text, state jsonb, message jsonb) RETURNS revenant.reply LANGUAGE sql AS $$
 		SELECT ROW(to_jsonb(n), jsonb_build_object('n', n), NULL)::revenant.reply FROM (SELECT coalesce((state ->> 'n')::bigint, 0) + message::bigint AS n) AS next
 		$$;
