@@ -11,9 +11,12 @@
 /* What one question may cost: a wall clock that shows a week again, second by second. */
 #define ASKED_MAX (4 * 2 * 168 * 3600)
 
-/* A list of the members of a set; `*` for all of them. */
+static const char *const months[] = {"", "Jan", "feb", "MAR", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"};
+static const char *const weekdays[] = {"sun", "MON", "Tue", "wed", "thu", "fri", "sat", "---"};
+
+/* A list of the members of a set, by name if they have some; `*` for all of them. */
 static void
-print_set(char *text, size_t size, uint64 set, int lowest, int highest)
+print_set(char *text, size_t size, uint64 set, int lowest, int highest, const char *const *names)
 {
 	size_t		length = strlen(text);
 	uint64		all = 0;
@@ -29,11 +32,98 @@ print_set(char *text, size_t size, uint64 set, int lowest, int highest)
 	{
 		if ((set & (UINT64CONST(1) << i)) != 0)
 		{
-			snprintf(text + length, size - length, "%d,", i);
+			if (names != NULL)
+				snprintf(text + length, size - length, "%s,", names[i]);
+			else
+				snprintf(text + length, size - length, "%d,", i);
 			length = strlen(text);
 		}
 	}
 	text[length - 1] = ' ';
+}
+
+/* ---------------------------------------------------------------- what the fields mean, read once more */
+
+static int
+read_value(const char *at, const char **rest, const char *const *names, int lowest, int highest)
+{
+	if (*at >= '0' && *at <= '9')
+		return (int) strtol(at, (char **) rest, 10);
+	*rest = at + 3;
+	for (int i = lowest; names != NULL && i <= highest; i++)
+	{
+		if (pg_strncasecmp(at, names[i], 3) == 0)
+			return i;
+	}
+	return -1;
+}
+
+/* Whether a list, as it stands in the text, has a value. */
+static bool
+list_has(const char *list, int value, int lowest, int highest, const char *const *names)
+{
+	for (;;)
+	{
+		const char *rest = list + 1;
+		int			from = lowest;
+		int			to = highest;
+		int			step = 1;
+
+		if (*list != '*')
+		{
+			from = read_value(list, &rest, names, lowest, highest);
+			if (*rest == '-')
+				to = read_value(rest + 1, &rest, names, lowest, highest);
+			else if (*rest != '/')
+				to = from;
+		}
+		if (*rest == '/')
+			step = (int) strtol(rest + 1, (char **) &rest, 10);
+		if (value >= from && value <= to && (value - from) % step == 0)
+			return true;
+		if (*rest != ',')
+			return false;
+		list = rest + 1;
+	}
+}
+
+/* Whether the sets are what the text says. */
+static const char *
+check_sets(const Calendar *calendar, const char *text)
+{
+	const uint64 sets[] = {calendar->seconds, calendar->minutes, calendar->hours, calendar->days, calendar->months};
+	static const int lowest[] = {0, 0, 0, 1, 1, 0};
+	static const int highest[] = {59, 59, 23, 31, 12, 7};
+	const char *words[6] = {"0"};
+	int			count = 0;
+
+	for (const char *at = text + strspn(text, " \t\n"); *at != '\0'; at += strspn(at, " \t\n"))
+	{
+		words[Min(count, 5)] = at;
+		count++;
+		at += strcspn(at, " \t\n");
+	}
+	if (count == 5)
+	{
+		memmove(&words[1], &words[0], 5 * sizeof(words[0]));
+		words[0] = "0";
+	}
+	for (int field = 0; field < 5; field++)
+	{
+		for (int value = lowest[field]; value <= highest[field]; value++)
+		{
+			if (list_has(words[field], value, lowest[field], highest[field], field == 4 ? months : NULL) != (sets[field] >> value & 1))
+				return wrong("\"%s\": %d of field %d", text, value, field);
+		}
+	}
+	for (int day = 0; day < 7; day++)
+	{
+		if ((list_has(words[5], day, 0, 7, weekdays) || (day == 0 && list_has(words[5], 7, 0, 7, weekdays))) != (calendar->weekdays >> day & 1))
+			return wrong("\"%s\": day %d of the week", text, day);
+	}
+	if (calendar->either_day != (words[3][0] != '*' && words[5][0] != '*'))
+		return wrong("\"%s\": which days", text);
+	return NULL;
 }
 
 /* The schedule as text, and parsed again. */
@@ -46,19 +136,19 @@ print_and_parse(const Calendar *calendar, const char *text)
 	bool		all_days = calendar->days == 0xfffffffe;
 	bool		all_weekdays = calendar->weekdays == 0x7f;
 
-	print_set(printed, sizeof(printed), calendar->seconds, 0, 59);
-	print_set(printed, sizeof(printed), calendar->minutes, 0, 59);
-	print_set(printed, sizeof(printed), calendar->hours, 0, 23);
+	print_set(printed, sizeof(printed), calendar->seconds, 0, 59, NULL);
+	print_set(printed, sizeof(printed), calendar->minutes, 0, 59, NULL);
+	print_set(printed, sizeof(printed), calendar->hours, 0, 23, NULL);
 	/* a field that is all of them counts as given only if it does not begin with an asterisk */
 	if (calendar->either_day && all_days)
 		strcat(printed, "1-31 ");
 	else
-		print_set(printed, sizeof(printed), calendar->days, 1, 31);
-	print_set(printed, sizeof(printed), calendar->months, 1, 12);
+		print_set(printed, sizeof(printed), calendar->days, 1, 31, NULL);
+	print_set(printed, sizeof(printed), calendar->months, 1, 12, months);
 	if (calendar->either_day && all_weekdays)
 		strcat(printed, "0-6");
 	else
-		print_set(printed, sizeof(printed), calendar->weekdays, 0, 6);
+		print_set(printed, sizeof(printed), calendar->weekdays, 0, 6, weekdays);
 	/* both are restricted, and one of them began with an asterisk: a list cannot say that */
 	if (!calendar->either_day && !all_days && !all_weekdays)
 		return NULL;
@@ -123,7 +213,9 @@ fuzz_calendar(const uint8 *data, size_t size)
 	}
 	else
 	{
-		found = print_and_parse(&calendar, text);
+		found = check_sets(&calendar, text);
+		if (found == NULL)
+			found = print_and_parse(&calendar, text);
 		if (found == NULL)
 			found = times(&calendar, after, &zone, text);
 	}

@@ -11,10 +11,19 @@
 #include "schedule.h"
 #include "interval.h"
 
-/* Any time that there is. */
+/* From so many bytes on it is too long. */
+#define LENGTH_MAX 200
+
+/* Any time that there is; some are near the ends. */
 static TimestampTz
 take_time(Input *input)
 {
+	uint64		kind = take(input, 1);
+
+	if (kind % 8 == 0)
+		return END_TIMESTAMP - 1 - (int64) take(input, 6) % (60 * USECS_PER_DAY);
+	if (kind % 8 == 1)
+		return MIN_TIMESTAMP + (int64) take(input, 6) % (60 * USECS_PER_DAY);
 	return (TimestampTz) ((uint64) MIN_TIMESTAMP + take(input, 8) % ((uint64) END_TIMESTAMP - (uint64) MIN_TIMESTAMP));
 }
 
@@ -94,7 +103,9 @@ fuzz_schedule(const uint8 *data, size_t size)
 	place.zone = &zone;
 	text = take_text(&input);
 	problem = schedule_parse(text, &schedule);
-	if (problem == NULL)
+	if (problem == NULL && strlen(text + strspn(text, " \t\n\v\f\r")) >= LENGTH_MAX)
+		found = wrong("a schedule of %d bytes is taken: \"%s\"", (int) strlen(text), text);
+	else if (problem == NULL)
 	{
 		found = check_parsed(&schedule, text);
 		if (found == NULL && strlen(text) < 150)
