@@ -87,7 +87,8 @@ class Server:
         """Removes what the calls have left, so that no run grows without bound."""
         findings = []
         with connect(database=database, statement_timeout=60000, lock_timeout=30000) as conn:
-            for query in ("SELECT revenant.drop_task(name) FROM revenant.task WHERE name NOT IN ('canary') AND name NOT LIKE 'plan/%'",
+            for query in ("SELECT revenant.revoke(lease) FROM revenant.leases WHERE scope = 'ttl' AND lease NOT LIKE 'task/%'",
+                          "SELECT revenant.drop_task(name) FROM revenant.task WHERE name NOT IN ('canary') AND name NOT LIKE 'plan/%'",
                           "SELECT revenant.drop_plan(plan) FROM revenant.plan",
                           "SELECT revenant.discard_message(message_id) FROM revenant.messages WHERE state <> 'waiting'",
                           "SELECT revenant.unguard_table(g) FROM (SELECT DISTINCT t.tgrelid FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid = 'revenant._guard'::regproc AND t.tgparentid = 0) AS o (g)",

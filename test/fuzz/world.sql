@@ -86,8 +86,12 @@ SELECT revenant.grant_usage('fz_team', 'admin');
 SET ROLE fz_team;
 \if :p1_missing
 	SELECT revenant.create_plan('p1', lease_ttl => '1 s', max_attempts => 2, rebalance_delay => '10 ms', drain_deadline => '100 ms');
-	SELECT revenant.publish('p1', revenant.lead_plan('p1', 'world'), '[{"id": "s1"}, {"id": "s2", "spec": {"a": 1}, "weight": 7}, {"id": "s3", "seed": {"progress": 1, "watermark": 2}},
-		{"id": "s4", "seed": {"done": true}}, {"id": "s5"}]');
+	SELECT revenant.lead_plan('p1', 'world', ttl => '1 h') AS generation \gset
+	\if :{?generation}
+		SELECT revenant.publish('p1', :generation, '[{"id": "s1"}, {"id": "s2", "spec": {"a": 1}, "weight": 7}, {"id": "s3", "seed": {"progress": 1, "watermark": 2}},
+			{"id": "s4", "seed": {"done": true}}, {"id": "s5"}]');
+		SELECT revenant.resign_plan('p1', :generation);
+	\endif
 \endif
 \if :p2_missing
 	SELECT revenant.create_plan('p2', planner_function => 'fz.planner', replan_every => '500 ms', lease_ttl => '500 ms');
