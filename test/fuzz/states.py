@@ -3,7 +3,7 @@
 # Of revenant: docs/errors.md has each, with what the caller should do. RV005 is not there: the library is preloaded.
 OURS = {
     'RV001', 'RV002', 'RV003', 'RV004', 'RV006', 'RV007', 'RV008', '0A000', '22003', '22004', '22007', '22023', '25006', '40001', '40P01', '42501', '42704', '42710',
-    '39P01', '42622', '42809', '42883', '42P01', '42P13', '42P17', '42P06', '53200', '54000', '55000', '55006', '55P03', '2D000',
+    '39P01', '42622', '42809', '42883', '42P01', '42P13', '42P17', '53200', '54000', '55000', '55006', '55P03', '2D000',
 }
 
 # Of PostgreSQL, also raised while a function of ours runs.

@@ -79,6 +79,14 @@ SCHEDULES = ['* * * * *', '*/5 * * * *', '@hourly', '@reboot', '1 s', '5 min', '
 # What a function's answer is called as an argument of others; of the rest it is a token.
 ANSWERS = {'lead_plan': 'generation', 'claim_splits': 'epoch', 'join_plan': 'member', 'send': 'message_id', 'send_after': 'timer', 'save': 'expected_version', 'remove': 'expected_version'}
 
+# The server's settings that are text, and what is near to a value of theirs.
+TEXT_SETTINGS = {
+    'revenant.databases': ['', 'fuzz', 'fuzz, fuzz_ascii', '"fuzz"', '"a""b", c', '"unterminated', ',', 'a,,b', 'a b', 'a,', '"', '""', 'é', 'x' * 5000, 'FUZZ,"Fuzz"'],
+    'revenant.log_events': ['off', 'transitions', 'all', 'task.', 'task.held, lease', 'lease,, ,task', ',', '', 'off, all', 'nothing', 'OFF', 't', 'x' * 5000, 'plan.complete,plan.completed'],
+    'revenant.node_name': ['', 'node', 'é', 'x' * 5000, '"', "'", '\\', '%s', '\u202e', '{"a": 1}'],
+    'revenant.notify': ['on', 'off', '2', '', 'tru'],
+}
+
 
 class Values:
     """Draws values. `random` is seeded; `ascii` is a database without an encoding, `major` the server's version."""
@@ -191,6 +199,12 @@ class Values:
         if argument in MEANS:
             return self.word(NAMES[MEANS[argument]])
         return self.any_text()
+
+    def server_setting(self):
+        """The name of a setting, and a literal for it."""
+        r = self.random
+        name = r.choice(sorted(TEXT_SETTINGS))
+        return name, self.word(TEXT_SETTINGS[name]) if r.randrange(4) else literal(self.characters(r.choice([1, 5, 60])))
 
     # ---------------------------------------------------------------- JSON
 
