@@ -7,10 +7,11 @@
 #   make check-debug                         every suite on the debug build
 #   make check-matrix                        make check on PostgreSQL 17 and 18 too
 #   make check-model                         the models of the lease protocol, with SPIN
+#   make chaos MINUTES=60 SEED=17            clients, faults, and a checker; see test/chaos/README.md
 #   make lint                                the static checks
 #   make demo, make bench
 
-HARNESS_GOALS = check check-debug check-matrix check-model lint demo bench
+HARNESS_GOALS = check check-debug check-matrix check-model chaos lint demo bench
 
 ifneq ($(filter $(HARNESS_GOALS),$(MAKECMDGOALS)),)
 
@@ -26,6 +27,9 @@ check-matrix:
 	test/harness/matrix $(SUITES)
 check-model:
 	test/model/check $(if $(QUICK),--quick) $(MODELS)
+chaos:
+	test/harness/packages build chaos
+	test/chaos/run --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1) $(if $(KEEP),--keep)
 lint:
 	test/harness/check lint
 demo:
