@@ -346,6 +346,23 @@ move_aside(Relation rel, HeapTuple tuple, const MessageRow *row, Move *move, con
 	tell_set_aside(row, failure);
 }
 
+static int64
+backoff_us(int attempts)
+{
+	return Min(BACKOFF_MIN_US << Min(attempts - 1, 10), BACKOFF_MAX_US);
+}
+
+/*
+ * Whether a message that failed `attempts` times, and is to be tried again at `at`,
+ * is due. A time that is further away than its backoff was made before the wall
+ * clock was set back: neither it nor what is behind it waits for the clock to come there again.
+ */
+bool
+message_retry_is_due(TimestampTz at, int attempts, TimestampTz now)
+{
+	return at <= now || at - now > backoff_us(attempts);
+}
+
 /*
  * An attempt has failed, or is about to be made and may not return: it is the
  * `attempts`th. True when that was the last one, and the message is set aside.
@@ -355,7 +372,6 @@ bool
 message_note_attempt(Relation rel, HeapTuple tuple, const MessageRow *row, int attempts, const MessageFailure *failure)
 {
 	Move		move = {0};
-	int64		backoff_us = Min(BACKOFF_MIN_US << Min(attempts - 1, 10), BACKOFF_MAX_US);
 
 	move_set(&move, ATT_MESSAGE_ATTEMPTS, Int32GetDatum(attempts));
 	if (attempts >= MESSAGE_ATTEMPTS_MAX && failure->sqlstate != NULL)
@@ -365,7 +381,7 @@ message_note_attempt(Relation rel, HeapTuple tuple, const MessageRow *row, int a
 	}
 	move_set_failure(&move, failure);
 	move_set(&move, ATT_MESSAGE_LANE, Int32GetDatum(LANE_RETRIES));
-	move_set(&move, ATT_MESSAGE_DELIVER_AT, TimestampTzGetDatum(GetCurrentTimestamp() + backoff_us));
+	move_set(&move, ATT_MESSAGE_DELIVER_AT, TimestampTzGetDatum(GetCurrentTimestamp() + backoff_us(attempts)));
 	row_update(rel, tuple, move.values, move.nulls, move.replace);
 	return false;
 }

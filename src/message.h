@@ -91,6 +91,7 @@ extern bool message_is_callers(const MessageRow *row);
 extern const char *message_kind_name(MessageKind kind);
 extern int64 message_insert(const Extension *extension, MessageKind kind, const char *type, const char *id, const Jsonb *message,
 							TimestampTz due_at);
+extern bool message_retry_is_due(TimestampTz at, int attempts, TimestampTz now);
 extern bool message_note_attempt(Relation rel, HeapTuple tuple, const MessageRow *row, int attempts,
 								 const MessageFailure *failure);
 extern void message_set_aside(Relation rel, HeapTuple tuple, const MessageRow *row, const MessageFailure *failure);

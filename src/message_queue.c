@@ -186,7 +186,7 @@ look_at_retries(Relation rel, Relation index, Snapshot snapshot, QueueLook *look
 		TimestampTz at = lane_time(&lane, LANE_RETRIES);
 		uint64		entity = lane_entity(&lane);
 
-		if (at > now)
+		if (!message_retry_is_due(at, DatumGetInt32(lane.values[ATT_MESSAGE_ATTEMPTS - 1]), now))
 			note_next(look, at);
 		else if (count < RETRIES_MAX && !entity_set_has(blocked, entity))
 			due[count++] = lane_due(&lane, entity);

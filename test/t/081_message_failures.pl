@@ -59,6 +59,11 @@ is(sql("SELECT string_agg(state, ' ') FROM revenant.messages WHERE (message ->> 
 is( sql("SELECT deliver_at - sent_at BETWEEN interval '0.9 s' AND interval '5 s' FROM revenant.message WHERE message_id = $id"), 't', 'it is tried again after a second');
 becomes("SELECT attempts = 2 FROM revenant.messages WHERE message_id = $id", 'then again');
 is( sql("SELECT deliver_at - now() > interval '0.5 s' FROM revenant.message WHERE message_id = $id"), 't', 'then later');
+
+# A time beyond its backoff is what a wall clock leaves that was set back: nobody waits for the clock to come there again.
+sql("UPDATE revenant.message SET deliver_at = deliver_at + interval '1 hour' WHERE message_id = $id");
+send_as('alice', [ 'noted', 'clock', 0 ]);
+becomes("SELECT attempts >= 3 FROM revenant.messages WHERE message_id = $id", 'a wall clock that was set back does not put it off');
 sql('DELETE FROM broken');
 hurry();
 becomes('SELECT count(*) = 6 FROM applied WHERE n <> 0', 'once its handler does not fail it is applied');

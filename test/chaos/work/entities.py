@@ -48,8 +48,10 @@ class Entities(Client):
             self.read(type_, id_)
         elif shape < 0.98:
             self.flush(type_, id_)
-        else:
+        elif shape < 0.99:
             self.stop(type_, id_)
+        elif self.receipts:
+            self.ask_about(*self.random.choice(self.receipts))
 
     def message(self, type_, tag):
         return Jsonb({'tag': tag, 'row': type_} if type_ == 'strict' else {'tag': tag})
