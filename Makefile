@@ -7,11 +7,12 @@
 #   make check-debug                         every suite on servers with assertions and sanitizers, the core of it under valgrind
 #   make check-matrix                        make check on PostgreSQL 17 and 18 too
 #   make check-model                         the models of the lease protocol, with SPIN
+#   make chaos MINUTES=60 SEED=17            clients, faults, and a checker; see test/chaos/README.md
 #   make fuzz MINUTES=60 SEED=1              hostile input for so long; test/fuzz/README.md
 #   make lint                                the static checks
 #   make demo, make bench
 
-HARNESS_GOALS = check check-debug check-matrix check-model fuzz lint demo bench
+HARNESS_GOALS = check check-debug check-matrix check-model chaos fuzz lint demo bench
 
 ifneq ($(filter $(HARNESS_GOALS),$(MAKECMDGOALS)),)
 
@@ -27,6 +28,9 @@ check-matrix:
 	test/harness/matrix $(SUITES)
 check-model:
 	test/model/check $(if $(QUICK),--quick) $(MODELS)
+chaos:
+	test/harness/packages build chaos
+	test/chaos/run --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1) $(if $(KEEP),--keep)
 fuzz:
 	test/fuzz/fuzz $(or $(MINUTES),60) $(or $(SEED),1)
 lint:

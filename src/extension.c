@@ -191,7 +191,6 @@ extension_find(void)
 	cache.message = member_relation("message");
 	cache.message_pkey = index_of(cache.message, "message_pkey");
 	cache.message_queue = index_of(cache.message, "message_queue_idx");
-	cache.message_number = member_relation("_message_number");
 	cache.plan = member_relation("plan");
 	cache.plan_pkey = index_of(cache.plan, "plan_pkey");
 	cache.split = member_relation("split");

@@ -40,7 +40,6 @@ typedef struct Extension
 	Oid			message;
 	Oid			message_pkey;
 	Oid			message_queue;	/* an index: see message_queue.c */
-	Oid			message_number; /* a sequence */
 	Oid			plan;
 	Oid			plan_pkey;
 	Oid			split;			/* what each split is, its primary key, and the one by name */

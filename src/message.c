@@ -28,7 +28,6 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "commands/sequence.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -41,6 +40,7 @@
 #include "compat.h"
 #include "entity_type.h"
 #include "events.h"
+#include "fence.h"
 #include "message.h"
 #include "row.h"
 #include "stat.h"
@@ -123,7 +123,7 @@ message_extension(void)
 {
 	Extension	oids = *extension_get();
 
-	if (!OidIsValid(oids.message_pkey) || !OidIsValid(oids.message_queue) || !OidIsValid(oids.message_number))
+	if (!OidIsValid(oids.message_pkey) || !OidIsValid(oids.message_queue))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension revenant has no messages in this version"),
@@ -238,14 +238,17 @@ set(Datum *values, bool *nulls, int attribute, Datum value)
 	nulls[attribute - 1] = false;
 }
 
-/* A message of the current user's; due_at 0: a send. Returns its number. */
+/*
+ * A message of the current user's; due_at 0: a send. Returns its number. That is a
+ * token: a timer that was lost with its primary is not to be taken for one of the next.
+ */
 int64
 message_insert(const Extension *extension, MessageKind kind, const char *type, const char *id, const Jsonb *message, TimestampTz due_at)
 {
 	Relation	rel = table_open(extension->message, RowExclusiveLock);
 	Datum		values[MESSAGE_COLUMNS];
 	bool		nulls[MESSAGE_COLUMNS];
-	int64		message_id = nextval_internal(extension->message_number, false);
+	int64		message_id = fence_next_token(due_at == 0 ? "revenant.send()" : "revenant.send_after()");
 
 	memset(nulls, true, sizeof(nulls));
 	set(values, nulls, ATT_MESSAGE_MESSAGE_ID, Int64GetDatum(message_id));

@@ -53,6 +53,7 @@
 #include "result.h"
 #include "split_claim.h"
 #include "task_change.h"
+#include "token.h"
 
 /* So many splits that others have locked are passed over by one call, beside as many as it is to claim. */
 #define BUSY_MAX 100
@@ -285,21 +286,34 @@ is_replaced(const PlanUse *use, int64 number)
 	return replaced;
 }
 
-/* Raises 42704 for a split that there is none of; RV001 where it may have been there when the epoch was. */
-compat_noreturn static void
-raise_no_split(PlanUse *use, const char *split, int64 epoch)
+/*
+ * Whether a split that is not there may have been there when this epoch was: the plan was
+ * reset or purged since, or a promotion lost it with its publication.
+ */
+static bool
+is_gone(PlanUse *use, int64 epoch)
 {
 	PlanRow		row;
 
 	/* as the rows have it: memory may not have heard yet that it was reset or purged */
-	if (epoch > 0 && plan_find_row(extension_get(), use->name, &row) != NULL && row.plan_id == use->plan_id &&
-		row.planned < row.last_number)
+	if (epoch <= 0 || plan_find_row(extension_get(), use->name, &row) == NULL || row.plan_id != use->plan_id)
+		return false;
+	/* the next token says which era it is now; it is wasted, with the transaction that fails */
+	return row.planned < row.last_number ||
+		(token_era(epoch) > 0 && token_era(epoch) < token_era(fence_next_token("the call")));
+}
+
+/* Raises 42704 for a split that there is none of; RV001 where it may have been there when the epoch was. */
+compat_noreturn static void
+raise_no_split(PlanUse *use, const char *split, int64 epoch)
+{
+	if (is_gone(use, epoch))
 	{
 		plan_count(use->entry, PLAN_FENCED_WRITES, 1);
 		ereport(ERROR,
 				(errcode(ERRCODE_RV_STALE_TOKEN),
 				 errmsg("epoch " INT64_FORMAT " of split \"%s\" of plan \"%s\" is not the current one", epoch, split, use->name),
-				 errdetail("There is no such split now: the plan was reset, or splits that were done were purged."),
+				 errdetail("There is no such split now: the plan was reset, splits that were done were purged, or a failover lost its publication."),
 				 errhint("Stop the work on it.")));
 	}
 	ereport(ERROR,

@@ -51,7 +51,6 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('TABLE revenant.plan', 'SELECT', 'reader'),
 	('TABLE revenant.split', 'SELECT', 'reader'),
 	('TABLE revenant.split_state', 'SELECT', 'reader'),
-	('SEQUENCE revenant._message_number', 'SELECT', 'reader'),
 	('TABLE revenant.usage_grant', 'SELECT', 'reader'),
 	('SEQUENCE revenant._token_dump', 'SELECT', 'reader'),
 

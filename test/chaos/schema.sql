@@ -156,6 +156,16 @@ CREATE FUNCTION run_effect(task text) RETURNS void LANGUAGE sql AS $$
 	SELECT chaos.effect('task/' || task, revenant.current_token(), false, 'task', 0)
 $$;
 
+-- By the monotonic clock, as pg_sleep() is not before PostgreSQL 16: a wall clock that is set back makes nobody sleep for hours.
+CREATE PROCEDURE pause(seconds float8) LANGUAGE plpgsql AS $$
+DECLARE
+	seen bigint;
+BEGIN
+	CALL revenant.await_change('nobody', seen, '0 s');
+	CALL revenant.await_change('nobody', seen, make_interval(secs => seconds));
+END
+$$;
+
 CREATE PROCEDURE beat(task text, guarded boolean) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM chaos.alone(task);
@@ -166,7 +176,7 @@ BEGIN
 			INSERT INTO chaos.beaten (token) VALUES (revenant.current_token());
 		END IF;
 		COMMIT;
-		PERFORM pg_sleep(0.2);
+		CALL chaos.pause(0.2);
 	END LOOP;
 END
 $$;
@@ -176,7 +186,7 @@ BEGIN
 	PERFORM chaos.alone(lease);
 	PERFORM chaos.run_effect(lease);
 	COMMIT;
-	PERFORM pg_sleep(random() * 0.3);
+	CALL chaos.pause(random() * 0.3);
 	PERFORM chaos.run_effect(lease);
 END
 $$;

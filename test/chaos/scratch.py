@@ -1,4 +1,5 @@
 """A scratch folder, and the processes that work in it: nothing of either is left behind."""
+import ctypes
 import glob
 import os
 import pwd
@@ -9,6 +10,7 @@ import tempfile
 import time
 
 MARK = 'REVENANT_CHAOS'
+CLONE_NEWNS = 0x00020000        # of sched.h
 
 
 def wait_until(condition, seconds, pause=0.05):
@@ -48,8 +50,8 @@ class Scratch:
     environment by which it is found in the end.
     """
 
-    def __init__(self, parent='/tmp'):
-        self.folder = tempfile.mkdtemp(prefix='rvchaos.', dir=parent)
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix='rvchaos.', dir=os.environ.get('TMPDIR', '/tmp'))
         self.user = self.group = None
         if os.geteuid() == 0:
             try:
@@ -102,7 +104,14 @@ class Scratch:
     # ---- a small file system of its own
 
     def mount(self, name, size):
-        """A folder that is a file system of so many bytes; RuntimeError where this machine cannot. As root only."""
+        """
+        A folder that is a file system of so many bytes; RuntimeError where this machine cannot. As root only. Only this process and its
+        children see it: the kernel unmounts it when they have ended, however they did.
+        """
+        if not self.mounts:
+            if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS) != 0:
+                raise RuntimeError(f'unshare: {os.strerror(ctypes.get_errno())}')
+            self.run(['mount', '--make-rprivate', '/'], self.path('log', 'mount'), as_root=True)
         image, place, log = self.path(f'{name}.image'), self.make(name), self.path('log', 'mount')
         with open(image, 'wb') as file:
             file.truncate(size)
@@ -128,24 +137,19 @@ class Scratch:
         return found
 
     def sweep(self):
-        """Ends whatever runs."""
-        for number in signal.SIGCONT, signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL:
+        """Ends whatever runs, at once: what was to end in order has done so before."""
+        def killed():
             for pid in self.marked():
-                kill(pid, number)
-            if number is not signal.SIGCONT and wait_until(lambda: not self.marked(), 3):
-                break
+                kill(pid, signal.SIGKILL)
+            return not self.marked()
+
+        wait_until(killed, 10)
 
     def close(self, keep):
-        """Unmounts; removes the folder, or keeps it with what was on the mounts' images as images."""
+        """Removes the folder, or keeps it, without what can be made again."""
         self.sweep()
         for place in self.mounts:
-            for _ in range(20):
-                if subprocess.run(['umount', place], stderr=subprocess.DEVNULL, check=False).returncode == 0:
-                    break
-                time.sleep(0.5)
-            else:
-                subprocess.run(['umount', '-l', place], check=False)
-        self.mounts = []
+            subprocess.run(['umount', '--lazy', place], check=False)
         if keep:
             for heavy in 'server', 'tmp':
                 shutil.rmtree(self.path(heavy), ignore_errors=True)

@@ -43,13 +43,23 @@ foreach my $call ("send('noted', 'x', '{}')", "send_after('noted', 'x', '{}', '1
 }
 is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'revenant delivery'"), 0, 'it delivers nothing');
 
+# what it never hears of
+$standby->append_conf('postgresql.conf', "primary_conninfo = ''");
+$standby->reload;
+ok($standby->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver'), 'the standby receives no more');
+my @lost = split /\n/, $primary->safe_psql('postgres', "SELECT revenant.send_after('noted', 'lost', '{}', '1 day') FROM generate_series(1, 100)");
+
 $primary->stop('immediate');
 $standby->promote;
 ok($standby->poll_query_until('postgres', 'SELECT count(*) = 1002 FROM applied'), 'promoted, it delivers what is due');
 is($standby->safe_psql('postgres', 'SELECT count(DISTINCT n) FROM applied'), 1002, 'each once');
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM (SELECT n < lag(n) OVER (PARTITION BY id ORDER BY seq) AS wrong FROM applied) AS a WHERE wrong'), 0, 'in order');
 is($standby->safe_psql('postgres', 'SELECT message ->> \'n\', state FROM revenant.messages'), '1003|scheduled', 'and keeps the rest');
-cmp_ok($standby->safe_psql('postgres', "SELECT revenant.send('noted', 'x', '{}')"), '>', 1003, 'numbers go on');
+my ($greatest) = sort { $b <=> $a } @lost;
+$standby->safe_psql('postgres', "SELECT revenant.send_after('noted', 'kept', '{}', '1 day') FROM generate_series(1, 200)");
+cmp_ok($standby->safe_psql('postgres', "SELECT min(message_id) FROM revenant.messages WHERE id = 'kept'"), '>', $greatest, 'numbers go on above those that were lost');
+is($standby->safe_psql('postgres', "SELECT count(*) FROM unnest('{" . join(',', @lost) . "}'::bigint[]) AS timer WHERE revenant.cancel_timer(timer)"),
+	0, 'so who takes back what was lost takes back nothing of anybody');
 
 $standby->stop('fast');
 done_testing();

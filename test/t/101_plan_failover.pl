@@ -95,6 +95,9 @@ sql("SELECT revenant.commit_split('job', '$split', $epoch, '\"farther\"', 13)");
 is(sql("SELECT progress, watermark FROM revenant.splits WHERE plan = 'job' AND split = '$split'"), '"farther"|13', 'and go on with it');
 sqlstate('22023', "SELECT revenant.commit_split('job', '$split', $epoch, '\"back\"', 11)", 'never back');
 sqlstate('RV001', "SELECT revenant.commit_split('job', '$unheard', $unheard_epoch, '\"done there\"')", 'but not who claimed what it had not heard of');
+sqlstate('RV001', "SELECT revenant.$_", "nor who works on what was published there only: $_")
+	foreach "commit_split('job', 'lost', $unheard_epoch)", "fence_split('job', 'lost', $unheard_epoch)", "release_split('job', 'lost', $unheard_epoch)", "fail_split('job', 'lost', $unheard_epoch, 'no')";
+sqlstate('42704', "SELECT revenant.commit_split('job', 'lost', c.epoch) FROM revenant.claim_splits('job', 'here') AS c", 'an epoch of this server knows that there is none');
 is(sql("SELECT revenant.commit_split('job', '$done', $done_epoch, done => true)"), '', 'what is done is done');
 is(sql("SELECT seq, event, split, epoch, spec FROM revenant.poll_plan('job', $member)"), $gained, 'the member goes on by its token');
 sqlstate('RV001', "SELECT * FROM revenant.poll_plan('job', $_)", 'who joined unheard did not') foreach $unheard_member, $rejoined;

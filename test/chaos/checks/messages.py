@@ -27,7 +27,8 @@ def check(history):
         if tag not in sent:
             found.violation('nobody has sent that', *rows)
     for op in history.some('cancel'):
-        if not op['taken'] and not delivered.get((op['tag'], 0)) and history.survives(op):
+        sends = sent.get(op['tag'], ((), 0))[0]
+        if not op['taken'] and not delivered.get((op['tag'], 0)) and any(send.e == 'ok' and history.survives(send) for send in sends):
             found.violation('a timer could not be taken back, and is not delivered', op)
     for row in history.final['message']:
         if row['state'] == 'set aside' and row['type'] == 'sink':

@@ -310,6 +310,8 @@ rejects('messages', 'sent on twice', send(1, 2, hops=1), delivery(1, hops=1), de
 rejects('messages', 'a timer that was taken back, and came', send(1, 2, f='timer'), op('cancel', 3, 4, tag='m', timer=1, taken=True), delivery(1))
 accepts('messages', 'a timer that was taken back', send(1, 2, f='timer'), op('cancel', 3, 4, tag='m', timer=1, taken=True))
 rejects('messages', 'a timer that was not taken back, and did not come', send(1, 2, f='timer'), op('cancel', 3, 4, tag='m', timer=1, taken=False))
+accepts('messages', 'a timer that a promotion lost, and could not be taken back', send(98, 99, f='timer', lsn='0/2000'), PROMOTION,
+        op('cancel', 112, 113, tag='m', timer=1, taken=False))
 accepts('messages', 'in order', send(1, 2), send(3, 4, tag='o'), delivery(1), delivery(2, tag='o'))
 rejects('messages', 'out of order', send(1, 2), send(3, 4, tag='o', p='b'), delivery(2), delivery(1, tag='o'))
 accepts('messages', 'in any order where sends overlap', send(1, 4), send(3, 5, tag='o', p='b'), delivery(2), delivery(1, tag='o'))
