@@ -220,8 +220,7 @@ def test(tap, place, arguments):
                     tap.say(line)
         tap.say(machine(primary))
         look(tap, events, primary, engine, [measure['begun'] for group in measures.values() for measure in group])
-        end = primary.ask('SELECT pg_current_wal_insert_lsn()::text')[0]
-        ha.wait_until('the secondary has it, too', lambda: secondary.ask(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")[0])
+        engine.caught_up(secondary, primary)
         tap.equal(secondary.ask('SELECT (SELECT count(*) FROM public.ledger), (SELECT count(*) FROM public.effect)'),
                   primary.ask('SELECT (SELECT count(*) FROM public.ledger), (SELECT count(*) FROM public.effect)'), 'the secondary has what the primary has')
     finally:

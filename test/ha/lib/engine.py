@@ -11,18 +11,19 @@ import time
 
 import psycopg
 
-# Everything is shortened alike, and in the order that pg_auto_failover's own defaults have: a primary that is cut off stops itself (network_partition_timeout, 20 s
-# by default) before the standby is promoted without it (primary_demote_timeout, 30 s).
+# Everything is shortened, in the order that the defaults have: a primary that is cut off stops itself before the other node takes writes. It does so when it has heard neither of
+# the monitor nor of the standby for network_partition_timeout, and it has a standby until wal_sender_timeout ends that connection; the loop of pg_autoctl adds some 4 s, when it has to wait for
+# connections that nobody answers. The other node waits until the primary is found unhealthy, and then for primary_demote_timeout.
 MONITOR_SETTINGS = {
     'health_check_period': 500,                     # 5 s by default
     'health_check_timeout': 1000,                   # 5 s
     'health_check_max_retries': 1,                  # 2
     'health_check_retry_delay': 250,                # 2 s
     'node_considered_unhealthy_timeout': 2500,      # 20 s
-    'primary_demote_timeout': 5000,                 # 30 s
+    'primary_demote_timeout': 8000,                 # 30 s
     'startup_grace_period': 1000,                   # 10 s
 }
-NETWORK_PARTITION_TIMEOUT = 3                       # seconds; 20 by default
+NETWORK_PARTITION_TIMEOUT = 2                       # seconds; 20 by default
 
 # pg_autoctl sizes shared_buffers and the like after the machine, in a file that it includes first: what
 # comes later in postgresql.conf wins. It says shared_preload_libraries there as well.
@@ -38,6 +39,7 @@ log_line_prefix = '%m [%p] %b %q%a %d '
 """
 NODE_SETTINGS = """
 shared_preload_libraries = 'revenant'
+wal_sender_timeout = '4s'                           # pg_autoctl says 30 s
 revenant.max_runners = 8
 log_lock_waits = on
 """
@@ -257,6 +259,12 @@ class Engine:
                 return None
             return node, self.other(node)
         return wait_until('a primary and a secondary', condition, every=0.3)
+
+    @staticmethod
+    def caught_up(standby, primary):
+        """Waits until the standby has replayed what the primary has written by now."""
+        end = primary.ask('SELECT pg_current_wal_insert_lsn()::text')[0]
+        wait_until('the standby has all', lambda: standby.ask(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")[0])
 
     def perform_failover(self):
         """As an administrator would; returns when it was asked for. Does not wait for its end."""

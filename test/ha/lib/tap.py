@@ -32,7 +32,7 @@ class Tap:
     @staticmethod
     def say(text):
         for line in str(text).splitlines():
-            print(f'# {line}', flush=True)
+            print(f'# {line}', file=sys.stderr, flush=True)
 
     def end(self):
         print(f'1..{self.count}', flush=True)
