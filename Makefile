@@ -6,11 +6,12 @@
 #   make check SUITES="specs t:010_crash"    only these; see CONTRIBUTING.md
 #   make check-debug                         every suite on the debug build
 #   make check-matrix                        make check on PostgreSQL 17 and 18 too
+#   make check-ha                            with pg_auto_failover: ten kills, three switchovers, a split network
 #   make check-model                         the models of the lease protocol, with SPIN
 #   make lint                                the static checks
 #   make demo, make bench
 
-HARNESS_GOALS = check check-debug check-matrix check-model lint demo bench
+HARNESS_GOALS = check check-debug check-matrix check-ha check-model lint demo bench
 
 ifneq ($(filter $(HARNESS_GOALS),$(MAKECMDGOALS)),)
 
@@ -24,6 +25,9 @@ check-debug:
 	test/harness/check --debug $(SUITES)
 check-matrix:
 	test/harness/matrix $(SUITES)
+check-ha:
+	REVENANT_KILLS=$(or $(KILLS),10) REVENANT_SWITCHES=$(or $(SWITCHES),3) REVENANT_LIMIT=$${REVENANT_LIMIT:-3600} REVENANT_JOBS=1 \
+		test/harness/check ha:failover,split_network
 check-model:
 	test/model/check $(if $(QUICK),--quick) $(MODELS)
 lint:
