@@ -27,7 +27,7 @@ check-matrix:
 	test/harness/matrix $(SUITES)
 check-ha:
 	REVENANT_KILLS=$(or $(KILLS),10) REVENANT_SWITCHES=$(or $(SWITCHES),3) REVENANT_LIMIT=$${REVENANT_LIMIT:-3600} REVENANT_JOBS=1 \
-		test/harness/check ha:failover,split_network
+		test/harness/check ha:histories,failover,split_network
 check-model:
 	test/model/check $(if $(QUICK),--quick) $(MODELS)
 lint:
