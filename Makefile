@@ -6,13 +6,14 @@
 #   make check SUITES="specs t:010_crash"    only these; see CONTRIBUTING.md
 #   make check-debug                         every suite on servers with assertions and sanitizers, the core of it under valgrind
 #   make check-matrix                        make check on PostgreSQL 17 and 18 too
+#   make check-ha                            with pg_auto_failover: ten kills, three switchovers, a split network
 #   make check-model                         the models of the lease protocol, with SPIN
 #   make chaos MINUTES=60 SEED=17            clients, faults, and a checker; see test/chaos/README.md
 #   make fuzz MINUTES=60 SEED=1              hostile input for so long; test/fuzz/README.md
 #   make lint                                the static checks
 #   make demo, make bench
 
-HARNESS_GOALS = check check-debug check-matrix check-model chaos fuzz lint demo bench
+HARNESS_GOALS = check check-debug check-matrix check-ha check-model chaos fuzz lint demo bench
 
 ifneq ($(filter $(HARNESS_GOALS),$(MAKECMDGOALS)),)
 
@@ -26,6 +27,9 @@ check-debug:
 	$(if $(KINDS),KINDS="$(KINDS)") test/harness/check-debug $(SUITES)
 check-matrix:
 	test/harness/matrix $(SUITES)
+check-ha:
+	REVENANT_KILLS=$(or $(KILLS),10) REVENANT_SWITCHES=$(or $(SWITCHES),3) REVENANT_LIMIT=$${REVENANT_LIMIT:-3600} REVENANT_JOBS=1 \
+		test/harness/check ha:histories,failover,split_network
 check-model:
 	test/model/check $(if $(QUICK),--quick) $(MODELS)
 chaos:

@@ -3,14 +3,19 @@
  * clock.c
  *	  The monotonic clock that every deadline is on.
  *
- * Kept in shared memory: since when this server accepts writes, a number for
- * this start of it, and, in a debug build, how far a test has moved the clock.
+ * Kept in shared memory: whether and since when this server accepts writes, a
+ * number for this start of it, and, in a debug build, how far a test has moved
+ * the clock.
  *
  * NOTES
  *	  CLOCK_MONOTONIC is common to all processes of a machine, is not stepped,
  *	  and stands still while the machine is suspended: a holder elsewhere then
  *	  believes its lease to be over earlier than this server does, which is
  *	  the safe side.
+ *
+ *	  A server that is no standby and whose configuration says
+ *	  default_transaction_read_only accepts no writes. HA engines hold a server
+ *	  so that they have promoted while the old primary may not be down yet.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +33,8 @@
 
 typedef struct ClockShared
 {
-	pg_atomic_uint64 writable_since;	/* 0: not that anybody noticed */
+	pg_atomic_uint32 write_state;	/* a WriteState */
+	pg_atomic_uint64 writable_since;	/* when that became WRITES_ACCEPTED first; 0: never */
 	int64		server_start;	/* another number at each start, never 0 */
 	pg_atomic_uint64 moved; /* debug builds: what tests added, in us */
 } ClockShared;
@@ -49,6 +55,7 @@ clock_shmem_init(void *place, bool found)
 	shared = place;
 	if (!found)
 	{
+		pg_atomic_init_u32(&shared->write_state, WRITES_UNKNOWN);
 		pg_atomic_init_u64(&shared->writable_since, 0);
 		if (!pg_strong_random(&shared->server_start, sizeof(shared->server_start)))
 			shared->server_start = (int64) GetCurrentTimestamp();
@@ -80,30 +87,40 @@ clock_to_timestamp(int64 monotonic_us)
 }
 
 /*
- * Notes that this server accepts writes, if it does and nobody noted it yet.
- * Called early by the workers; a later call than necessary only makes leases
- * that were found after a restart last longer.
+ * Notes whether this server, which is no standby, accepts writes, and returns
+ * whether that is news. Called by who knows its configuration. A later call
+ * than necessary only makes leases that were found after a restart last longer.
  */
-void
-clock_note_writable(void)
+bool
+clock_note_writes(bool accepted)
 {
+	WriteState	state = accepted ? WRITES_ACCEPTED : WRITES_HELD;
 	uint64		expected = 0;
 
-	if (pg_atomic_read_u64(&shared->writable_since) != 0 || RecoveryInProgress())
-		return;
-	pg_atomic_compare_exchange_u64(&shared->writable_since, &expected, (uint64) clock_now_us());
+	Assert(!RecoveryInProgress());
+	if (accepted)
+		pg_atomic_compare_exchange_u64(&shared->writable_since, &expected, (uint64) clock_now_us());
+	return pg_atomic_exchange_u32(&shared->write_state, state) != state;
+}
+
+/* What was noted last. */
+WriteState
+clock_write_state(void)
+{
+	return (WriteState) pg_atomic_read_u32(&shared->write_state);
 }
 
 /*
- * Since when, on the monotonic clock, this server accepts writes. The caller
- * has made sure that it does. This is what the deadlines of rows that were
- * found after a start count from.
+ * Since when, on the monotonic clock, this server accepts writes; now, if that
+ * was not noted yet. The caller has made sure that it is no standby. This is
+ * what the deadlines of rows that were found after a start count from.
  */
 int64
 clock_writable_since_us(void)
 {
-	clock_note_writable();
-	return (int64) pg_atomic_read_u64(&shared->writable_since);
+	int64		since = (int64) pg_atomic_read_u64(&shared->writable_since);
+
+	return since != 0 ? since : clock_now_us();
 }
 
 /* Which start of the server this is: a deadline on the monotonic clock that was written down is void after another one. */

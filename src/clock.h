@@ -12,12 +12,21 @@
 #define US_PER_MS INT64CONST(1000)
 #define US_PER_S INT64CONST(1000000)
 
+/* Of a server that is no standby, or was none when it was looked at. */
+typedef enum WriteState
+{
+	WRITES_UNKNOWN,				/* it has just been promoted, or started */
+	WRITES_HELD,				/* its configuration makes transactions read-only */
+	WRITES_ACCEPTED
+} WriteState;
+
 extern Size clock_shmem_size(void);
 extern void clock_shmem_init(void *place, bool found);
 
 extern int64 clock_now_us(void);
 extern TimestampTz clock_to_timestamp(int64 monotonic_us);
-extern void clock_note_writable(void);
+extern bool clock_note_writes(bool accepted);
+extern WriteState clock_write_state(void);
 extern int64 clock_writable_since_us(void);
 extern int64 clock_server_start(void);
 #ifdef REVENANT_DEBUG

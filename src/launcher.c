@@ -103,14 +103,14 @@ launcher_register(void)
 }
 
 /*
- * Started by the postmaster once this server accepts writes: at promotion, and
- * at the start of a primary.
+ * Started by the postmaster at promotion, and at the start of a primary. It has
+ * the postmaster's settings, and no database or role could change them.
  */
 void
 revenant_promotion_main(Datum main_arg)
 {
 	BackgroundWorkerUnblockSignals();
-	clock_note_writable();
+	(void) clock_note_writes(!DefaultXactReadOnly);
 	worker_note_promotion();
 	proc_exit(0);
 }
@@ -137,16 +137,20 @@ revenant_launcher_main(Datum main_arg)
 	for (;;)
 	{
 		long		sleep_ms = LONGEST_SLEEP_MS;
+		bool		standby;
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
+		/* in this order: a setting that was changed before the promotion is known after it */
+		standby = RecoveryInProgress();
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 			zone_publish_servers();
 		}
-		clock_note_writable();
+		if (!standby && clock_note_writes(!DefaultXactReadOnly))
+			worker_wake_all();
 
 		DEBUG_TICK(TICK_OF_LAUNCHER);
 		tick(&sleep_ms);

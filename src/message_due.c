@@ -27,7 +27,6 @@
 
 #include "clock.h"
 #include "extension.h"
-#include "guc.h"
 #include "message.h"
 #include "message_due.h"
 #include "message_queue.h"
@@ -35,6 +34,7 @@
 #include "service.h"
 #include "task.h"
 #include "tick.h"
+#include "worker.h"
 
 /* So many messages of a role that is gone are set aside in one tick. */
 #define SET_ASIDE_BATCH 200
@@ -122,7 +122,7 @@ look_at_senders(void *arg)
 void
 message_look_for_due(void)
 {
-	if (guc_enabled)
+	if (worker_may_run(false))
 		(void) tick_step("look for messages that are due", look_at_senders, NULL);
 	else
 		service_stop_all(RUNNER_DELIVERY);

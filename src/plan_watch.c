@@ -43,7 +43,6 @@
 #include "events.h"
 #include "extension.h"
 #include "fence.h"
-#include "guc.h"
 #include "member_row.h"
 #include "plan_watch.h"
 #include "plan_xact.h"
@@ -766,7 +765,7 @@ plan_watch(Oid instance, bool first)
 		plan_entry_visit(instance, look_at_all, NULL);
 	if (unlisted)
 		unlisted = !list_plans();
-	if (!guc_enabled)
+	if (!worker_may_run(false))
 		return;
 	load_next();
 	watch.plans = make_set("revenant plans", sizeof(PlanDeadline));

@@ -21,12 +21,12 @@
 
 #include "clock.h"
 #include "extension.h"
-#include "guc.h"
 #include "row.h"
 #include "stat_task.h"
 #include "supervised.h"
 #include "task_status.h"
 #include "tick.h"
+#include "worker.h"
 
 /*
  * A fire time that is over by no more than this is still run: the supervisor
@@ -368,7 +368,7 @@ settle(Task *task, const Load *load)
 	if (task->problem[0] == '\0' && (problem = task_role_problem(task->run_as, task->role)) != NULL)
 		strlcpy(task->problem, problem, sizeof(task->problem));
 	/* what comes due meanwhile is not made up for */
-	if (!task->enabled || !task->native || task->problem[0] != '\0' || !guc_enabled ||
+	if (!task->enabled || !task->native || task->problem[0] != '\0' || !worker_may_run(load->following) ||
 		(load->following && !task->has_follower))
 	{
 		task_forget_plan(task);

@@ -824,6 +824,8 @@ decide(void *arg)
 			reason = task->problem;
 		else if (!guc_enabled)
 			reason = "revenant.enabled is off";
+		else if (!worker_may_run(following))
+			reason = "default_transaction_read_only is on in this server's configuration";
 
 		if (task->slot >= 0)
 		{
@@ -1019,12 +1021,13 @@ lead(void)
 {
 	bool		entered = false;
 
-	clock_note_writable();
+	if (clock_write_state() == WRITES_UNKNOWN)
+		return false;			/* the launcher is about to say, and wakes us */
 	/* each time, tasks or not: a restore may have brought another era to be above */
 	(void) tick_step("enter the era of its tokens", enter_era, &entered);
-	if (guc_enabled && !leading)
+	if (worker_may_run(false) && !leading)
 		leading = entered;
-	return leading || !guc_enabled;
+	return leading || !worker_may_run(false);
 }
 
 /* Beside the tasks: runners that serve roles, on a server that leads. */
@@ -1075,7 +1078,7 @@ tick(void)
 	serve();
 	if (following && !reload_wanted)
 		tick_at_most(loaded_us + load_every_us - clock_now_us());
-	if (guc_enabled && !following)
+	if (!following && worker_may_run(false))
 		upkeep_leases();
 	if (!following)
 	{

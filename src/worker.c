@@ -228,6 +228,13 @@ worker_wake_all(void)
 	LWLockRelease(&worker_shared->lock);
 }
 
+/* Whether users' code is run at all: on a standby, or on a server that leads. */
+bool
+worker_may_run(bool following)
+{
+	return guc_enabled && (following || clock_write_state() == WRITES_ACCEPTED);
+}
+
 /* Wakes the supervisors that wait for a runner. The caller holds the lock, exclusively. */
 void
 slots_wake_hungry(void)

@@ -149,6 +149,7 @@ extern void worker_wake_launcher(void);
 extern void worker_wake_supervisor(Oid database);
 extern void worker_nudge_supervisor(Oid database);
 extern void worker_wake_all(void);
+extern bool worker_may_run(bool following);
 extern void worker_extension_changed(Oid database);
 extern void worker_note_promotion(void);
 
