@@ -756,10 +756,6 @@ SELECT pg_catalog.pg_extension_config_dump('revenant.message', '');
 -- What this database does not own is nowhere near what it does: who looks for what is due never meets it.
 CREATE INDEX message_queue_idx ON revenant.message (system_identifier, database_oid, sender_oid, lane, deliver_at, message_id);
 
-CREATE SEQUENCE revenant._message_number;
-REVOKE ALL ON SEQUENCE revenant._message_number FROM PUBLIC;
-SELECT pg_catalog.pg_extension_config_dump('revenant._message_number', '');
-
 CREATE FUNCTION revenant.send(type pg_catalog.text, id pg_catalog.text, message pg_catalog.jsonb, request_id pg_catalog.uuid DEFAULT NULL) RETURNS pg_catalog.int8
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'revenant_send';
 COMMENT ON FUNCTION revenant.send(pg_catalog.text, pg_catalog.text, pg_catalog.jsonb, pg_catalog.uuid)
@@ -1495,7 +1491,6 @@ INSERT INTO revenant._usage_object (object, privilege, level) VALUES
 	('TABLE revenant.plan', 'SELECT', 'reader'),
 	('TABLE revenant.split', 'SELECT', 'reader'),
 	('TABLE revenant.split_state', 'SELECT', 'reader'),
-	('SEQUENCE revenant._message_number', 'SELECT', 'reader'),
 	('TABLE revenant.usage_grant', 'SELECT', 'reader'),
 	('SEQUENCE revenant._token_dump', 'SELECT', 'reader'),
 

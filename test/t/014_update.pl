@@ -236,7 +236,7 @@ foreach my $change (
 	'ALTER TABLE revenant.task ADD COLUMN more int', 'ALTER TABLE revenant.lease ALTER COLUMN token DROP NOT NULL', 'ALTER TABLE revenant.task_state ALTER COLUMN run_requests SET DEFAULT 1',
 	'ALTER TABLE revenant.task_run SET (fillfactor = 90)', 'ALTER TABLE revenant.member ALTER COLUMN capacity TYPE bigint', 'ALTER TABLE revenant.split ALTER COLUMN spec SET STORAGE MAIN',
 	'ALTER TABLE revenant.plan RENAME CONSTRAINT plan_pkey TO plan_key', 'DROP INDEX revenant.task_run_name_run_idx', 'CREATE INDEX ON revenant.message (type)', 'ALTER TABLE revenant.plan ADD CHECK (planned >= 0)',
-	'ALTER SEQUENCE revenant._message_number CACHE 10', 'COMMENT ON FUNCTION revenant.acquire_xact(text, text, jsonb, boolean, interval) IS NULL', "COMMENT ON COLUMN revenant.splits.ended IS 'x'",
+	'ALTER SEQUENCE revenant._task_run_number CACHE 10', 'COMMENT ON FUNCTION revenant.acquire_xact(text, text, jsonb, boolean, interval) IS NULL', "COMMENT ON COLUMN revenant.splits.ended IS 'x'",
 	'GRANT EXECUTE ON FUNCTION revenant.fence(text, bigint) TO PUBLIC', 'GRANT SELECT (name) ON revenant.task TO dave', 'ALTER FUNCTION revenant.call(text, text, jsonb, text, uuid) COST 1',
 	'ALTER FUNCTION revenant.renew(text, bigint, interval) STRICT', 'ALTER FUNCTION revenant.revoke_usage(text) RESET search_path', 'ALTER VIEW revenant.messages RESET (security_barrier)',
 	"CREATE OR REPLACE VIEW revenant.task_runs AS SELECT r.run, r.name, r.token, r.node, r.pid, r.started_at, r.finished_at, r.outcome, r.sqlstate, r.message FROM revenant.task_run AS r WHERE r.run > 0",
