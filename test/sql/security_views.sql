@@ -11,24 +11,24 @@ SELECT revenant.grant_usage('regress_alice', 'admin'), revenant.grant_usage('reg
 GRANT CREATE ON SCHEMA public TO regress_alice;
 
 SET ROLE regress_alice;
-SELECT revenant.acquire('sv-lease', ttl => '1 h', metadata => '{"a": "secret"}') AS lease,
-	revenant.acquire('sv-session', metadata => '{"a": "secret"}') AS session, revenant.acquire('sv-shared', shared => true, metadata => '{"a": "secret"}') AS shared,
+SELECT revenant.acquire('sv-lease', ttl => '1 h', metadata => '{"a": "unspeakable"}') AS lease,
+	revenant.acquire('sv-session', metadata => '{"a": "unspeakable"}') AS session, revenant.acquire('sv-shared', shared => true, metadata => '{"a": "unspeakable"}') AS shared,
 	(revenant.claim('sv-election', 'me', '1 h')).token AS election \gset
-SELECT revenant.create_plan('sv-plan', fingerprint => 'secret', metadata => '{"a": "secret"}', max_attempts => 1);
-SELECT revenant.lead_plan('sv-plan', 'me', fingerprint => 'secret') AS generation \gset
-SELECT created FROM revenant.publish('sv-plan', :generation, '[{"id": "a", "spec": "secret", "seed": {"progress": "secret"}}, {"id": "b", "spec": "secret"}, {"id": "c"}]', cursor => '"secret"');
+SELECT revenant.create_plan('sv-plan', fingerprint => 'unspeakable', metadata => '{"a": "unspeakable"}', max_attempts => 1);
+SELECT revenant.lead_plan('sv-plan', 'me', fingerprint => 'unspeakable') AS generation \gset
+SELECT created FROM revenant.publish('sv-plan', :generation, '[{"id": "a", "spec": "unspeakable", "seed": {"progress": "unspeakable"}}, {"id": "b", "spec": "unspeakable"}, {"id": "c"}]', cursor => '"unspeakable"');
 SELECT revenant.join_plan('sv-plan', 'w') AS member \gset
 SELECT min(epoch) AS epoch, max(epoch) AS last_epoch FROM revenant.claim_splits('sv-plan', 'w', 2) \gset
-SELECT revenant.commit_split('sv-plan', 'b', (SELECT epoch FROM revenant.splits WHERE split = 'b'), progress => '"secret"');
-SELECT revenant.fail_split('sv-plan', 'a', (SELECT epoch FROM revenant.splits WHERE split = 'a'), 'secret');
+SELECT revenant.commit_split('sv-plan', 'b', (SELECT epoch FROM revenant.splits WHERE split = 'b'), progress => '"unspeakable"');
+SELECT revenant.fail_split('sv-plan', 'a', (SELECT epoch FROM revenant.splits WHERE split = 'a'), 'unspeakable');
 CREATE FUNCTION sv_handler(id text, state jsonb, message jsonb) RETURNS revenant.reply LANGUAGE sql AS $$ SELECT $3, $3, NULL::text $$;
 SELECT revenant.create_snapshot_table('sv_entities');
 SELECT revenant.create_entity_type('sv-type', 'sv_entities', 'sv_handler');
-SELECT revenant.send_after('sv-type', 'a', '"secret"', '1 year') > 0 AS sent;
+SELECT revenant.send_after('sv-type', 'a', '"unspeakable"', '1 year') > 0 AS sent;
 RESET ROLE;
 -- What only workers write.
-UPDATE revenant.plan SET replan_outcome = 'error', replan_error = 'secret' WHERE plan = 'sv-plan';
-UPDATE revenant.message SET error = 'secret', sqlstate = 'XX000';
+UPDATE revenant.plan SET replan_outcome = 'error', replan_error = 'unspeakable' WHERE plan = 'sv-plan';
+UPDATE revenant.message SET error = 'unspeakable', sqlstate = 'XX000';
 
 -- What somebody may read of the schema, and in how much of it the word is, or one of the tokens.
 CREATE FUNCTION sv_look(tokens text[], OUT relation text, OUT word bigint, OUT token bigint) RETURNS SETOF record LANGUAGE plpgsql AS $$
@@ -37,7 +37,7 @@ BEGIN
 		SELECT c.oid::regclass::text FROM pg_class AS c WHERE c.relnamespace = 'revenant'::regnamespace AND c.relkind = 'v' AND has_table_privilege(c.oid, 'SELECT')
 		UNION ALL SELECT 'revenant.events()' WHERE has_function_privilege('revenant.events(bigint)', 'EXECUTE')
 	LOOP
-		EXECUTE format('SELECT count(*) FILTER (WHERE r::text LIKE ''%%secret%%''), count(*) FILTER (WHERE r::text ~ ANY ($1)) FROM %s AS r', relation) INTO word, token USING tokens;
+		EXECUTE format('SELECT count(*) FILTER (WHERE r::text LIKE ''%%unspeakable%%''), count(*) FILTER (WHERE r::text ~ ANY ($1)) FROM %s AS r', relation) INTO word, token USING tokens;
 		RETURN NEXT;
 	END LOOP;
 END $$;
