@@ -1138,17 +1138,23 @@ REVOKE ALL ON FUNCTION revenant._members() FROM PUBLIC;
 
 CREATE VIEW revenant.plans AS
 SELECT
-	p.plan, p.owner, p.fingerprint, l.state,
+	p.plan, p.owner,
+	CASE WHEN l.visible THEN p.fingerprint END AS fingerprint,
+	l.state,
 	CASE WHEN l.visible THEN p.generation END AS generation,
 	l.leader, p.final, p.planned, l.done, l.quarantined, p.revision,
 	CASE WHEN l.visible THEN p.cursor END AS cursor,
-	p.updated_at, l.owned, p.replan_at, p.replan_outcome, p.replan_error, p.planner_function, p.replan_every, p.lease_ttl, p.max_attempts,
-	p.max_in_flight, p.rebalance_delay, p.drain_deadline, p.metadata, p.created_at
+	p.updated_at, l.owned, p.replan_at, p.replan_outcome,
+	CASE WHEN l.visible THEN p.replan_error END AS replan_error,
+	p.planner_function, p.replan_every, p.lease_ttl, p.max_attempts,
+	p.max_in_flight, p.rebalance_delay, p.drain_deadline,
+	CASE WHEN l.visible THEN p.metadata END AS metadata,
+	p.created_at
 FROM revenant.plan AS p
 CROSS JOIN LATERAL revenant._plan_live(p.plan) AS l;
 COMMENT ON VIEW revenant.plans IS 'plans, how far each is planned, and how much of it is done';
 COMMENT ON COLUMN revenant.plans.owner IS 'the role that created it, or that adopted it; its members plan and work';
-COMMENT ON COLUMN revenant.plans.fingerprint IS 'of what it was configured with: who plans or works by another one gets RV004';
+COMMENT ON COLUMN revenant.plans.fingerprint IS 'of what it was configured with: who plans or works by another one gets RV004; for members of the owner''s role and for admins';
 COMMENT ON COLUMN revenant.plans.state IS 'open: more may be published; final: all is planned; complete: and done; stalled: what is not done is quarantined; held: it came from another database or cluster, see revenant.adopt()';
 COMMENT ON COLUMN revenant.plans.generation IS 'the latest one; for members of the owner''s role and for admins';
 COMMENT ON COLUMN revenant.plans.leader IS 'who plans now, as it has named itself; null: nobody leads';
@@ -1162,8 +1168,9 @@ COMMENT ON COLUMN revenant.plans.updated_at IS 'when the latest such publication
 COMMENT ON COLUMN revenant.plans.owned IS 'splits that are worked on';
 COMMENT ON COLUMN revenant.plans.replan_at IS 'when the planner_function ran last';
 COMMENT ON COLUMN revenant.plans.replan_outcome IS 'how that went: ok, noop (nothing new), error, fenced (another generation has taken over)';
-COMMENT ON COLUMN revenant.plans.replan_error IS 'the message of the error; null: there was none';
+COMMENT ON COLUMN revenant.plans.replan_error IS 'the message of the error, null: there was none; for members of the owner''s role and for admins';
 COMMENT ON COLUMN revenant.plans.planner_function IS 'run by the task plan/<name>; null: planners are outside';
+COMMENT ON COLUMN revenant.plans.metadata IS 'as it was created with; for members of the owner''s role and for admins';
 COMMENT ON COLUMN revenant.plans.lease_ttl IS 'how long a leader, a claim or a member lives that says nothing else';
 REVOKE ALL ON TABLE revenant.plans FROM PUBLIC;
 
@@ -1684,6 +1691,13 @@ REVOKE ALL ON FUNCTION revenant.grant_usage(text, text) FROM PUBLIC;
 CREATE FUNCTION revenant.revoke_usage(role text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+	-- what is left of a role that was dropped: the next one of its name is not to have it
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = role) THEN
+		DELETE FROM revenant.usage_grant AS g WHERE g.role = revoke_usage.role;
+		IF FOUND THEN
+			RETURN;
+		END IF;
+	END IF;
 	PERFORM revenant._usage_check(role);
 	PERFORM revenant._usage_apply(role, 'admin', 'REVOKE');
 	DELETE FROM revenant.usage_grant AS g WHERE g.role = revoke_usage.role;

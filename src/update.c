@@ -68,6 +68,9 @@
 	"SELECT DISTINCT pg_catalog.format('GRANT %s ON %s TO %I', o.privilege, o.object, g.role)" LEVEL_ENTRIES \
 	" JOIN revenant.usage_grant AS g ON g.level OPERATOR(pg_catalog.=) o.level OR g.level OPERATOR(pg_catalog.=) 'admin'" \
 	" JOIN pg_catalog.pg_roles AS r ON r.rolname OPERATOR(pg_catalog.=) g.role" \
+	/* not to who has the name of a role that was dropped */ \
+	"  AND EXISTS (SELECT FROM pg_catalog.pg_namespace AS s CROSS JOIN LATERAL pg_catalog.aclexplode(s.nspacl) AS a" \
+	"   WHERE s.nspname OPERATOR(pg_catalog.=) 'revenant' AND a.grantee OPERATOR(pg_catalog.=) r.oid)" \
 	" WHERE " LEVEL_ENTRY " OPERATOR(pg_catalog.<>) ALL ($1)"
 
 /* How the session was, while it works as the extension's owner and finds names in pg_catalog only */
