@@ -395,6 +395,8 @@ calendar_next(const Calendar *calendar, int64 after, CalendarOffset offset, void
 		*next = wall_to_utc(wall, offset, zone);
 		if (*next > after)
 			return true;
+		/* to the last that it showed before it was put back: in steps it could be half a month of seconds */
+		wall = Max(wall, change_between(*next, after, offset, zone) - 1 + offset(*next, zone));
 	}
 	return false;
 }
