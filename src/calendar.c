@@ -34,6 +34,12 @@
 /* Within that of a time on a wall clock lie all times at UTC that it can be. */
 #define ZONE_REACH_S (26 * 3600)
 
+/* No zone's text can name a clock that is farther from UTC: what this one shows so much later it has not shown before. */
+#define ZONE_FARTHEST_S (8 * DAY_S)
+
+/* So often the next time of a schedule may turn out to have been; a clock that is put back makes it once. */
+#define TRIES_MAX 100
+
 static const char *const month_names[] = {
 	"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"
 };
@@ -390,11 +396,16 @@ calendar_next(const Calendar *calendar, int64 after, CalendarOffset offset, void
 	int64		wall = after + offset(after, zone);
 
 	/* what the wall clock shows for the second time has been: go on to what it has not shown yet */
-	while (next_on_wall(calendar, wall, &wall))
+	for (int tries = 0; next_on_wall(calendar, wall, &wall); tries++)
 	{
 		*next = wall_to_utc(wall, offset, zone);
 		if (*next > after)
 			return true;
+		/* to the last that it showed before it was put back: in steps it could be half a month of seconds */
+		wall = Max(wall, change_between(*next, after, offset, zone) - 1 + offset(*next, zone));
+		/* no place's clock: one that is put forward and back by days within days */
+		if (tries >= TRIES_MAX)
+			wall = Max(wall, after + ZONE_FARTHEST_S);
 	}
 	return false;
 }

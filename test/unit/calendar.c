@@ -195,6 +195,31 @@ seconds_and_far_times(void)
 	ok(calendar_next(&calendar, at(1890, 1, 1), library_offset, NULL, &next) && next == at(1890, 2, 3), "long ago");
 }
 
+#define PUT_BACK INT64CONST(1800000000)
+#define FARTHEST (167 * 3600 + 59 * 60 + 59)	/* what a time zone's text can say */
+
+static int	times_asked;
+
+static int32
+two_weeks_back(int64 utc, void *zone)
+{
+	times_asked++;
+	return utc < PUT_BACK ? FARTHEST : -FARTHEST;
+}
+
+/* Whoever asks is not kept by a clock that shows two weeks again, second by second. */
+static void
+far_zone(void)
+{
+	Calendar	calendar;
+	int64		next = 0;
+
+	ok(calendar_parse("* * * * * *", &calendar) == NULL && calendar_next(&calendar, PUT_BACK + 1000, two_weeks_back, NULL, &next),
+	   "a clock that is put back by two weeks");
+	is(next - PUT_BACK, 2 * FARTHEST, "goes on where it was");
+	ok(times_asked < 100, "and is found in a few steps: %d", times_asked);
+}
+
 static void
 refused(const char *text, const char *expected)
 {
@@ -245,6 +270,7 @@ main(void)
 	zones();
 	switches();
 	seconds_and_far_times();
+	far_zone();
 	mistakes();
 	return done_testing();
 }
