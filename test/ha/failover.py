@@ -106,7 +106,7 @@ def take_over(engine, how):
     finally:
         watch.over = True
     first = ha.wait_until('the task runs there', lambda: new.ask(
-        'SELECT extract(epoch FROM min(at))::float8 FROM public.beat WHERE node = %s AND token > %s', new.name, token)[0])
+        'SELECT extract(epoch FROM min(at))::float8 FROM public.beat WHERE node = %s AND token > %s', str(new.port), token)[0])
     if command is not None:
         ha.wait_until('the command is done', lambda: command.poll() is not None)
     else:
@@ -163,7 +163,7 @@ def look(tap, events, primary, engine, takeovers):
         beats = rows("SELECT n, token, node FROM public.beat WHERE node <> 'second' ORDER BY n")
         overlapping = rows("""SELECT a.run, b.run FROM revenant.task_runs AS a JOIN revenant.task_runs AS b ON a.name = b.name AND a.run < b.run
                               WHERE b.started_at < COALESCE(a.finished_at, 'infinity') AND a.outcome <> 'interrupted'""")
-        stray = rows(f"SELECT name, run, node FROM revenant.task_runs WHERE outcome = 'running' AND node <> '{primary.name}'")
+        stray = rows(f"SELECT name, run, node FROM revenant.task_runs WHERE outcome = 'running' AND node NOT LIKE '%:{primary.port}'")
         tasks = rows("SELECT phase, reason FROM revenant.tasks WHERE name = 'heart'")
     events = checks.releases_first(events)
     tap.say(f"{len(checks.grants(events))} tokens; {len(ledger)} fenced writes; {len(checks.of(events, 'call'))} strict calls, {len(checks.of(events, 'call', 'info'))} asked again; "
