@@ -107,6 +107,8 @@ class Split:
     def cut(self, node):
         for wire in self.wires[node.name]:
             wire.cut()
+        # who had asked the monitor something would wait for the answer as long as TCP does
+        self.wires[node.name][1].drop()
         return time.monotonic()
 
     def mend(self, node):
