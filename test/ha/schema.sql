@@ -3,12 +3,13 @@
 
 CREATE EXTENSION revenant;
 
--- A task that runs all the time. Each beat is a transaction, and waits for the standby.
+-- A task that runs all the time. Each beat is a transaction, and waits for the standby. A node is known by
+-- its port: what its configuration says is the other one's after a pg_rewind.
 CREATE TABLE beat (n bigint GENERATED ALWAYS AS IDENTITY, token bigint NOT NULL, node text NOT NULL, at timestamptz NOT NULL);
 CREATE PROCEDURE beats() LANGUAGE plpgsql AS $$
 BEGIN
 	LOOP
-		INSERT INTO public.beat (token, node, at) VALUES (revenant.current_token(), current_setting('revenant.node_name'), clock_timestamp());
+		INSERT INTO public.beat (token, node, at) VALUES (revenant.current_token(), current_setting('port'), clock_timestamp());
 		COMMIT;
 		PERFORM pg_sleep(0.05);
 	END LOOP;

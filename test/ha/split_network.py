@@ -30,12 +30,12 @@ END $$;
 SELECT revenant.create_entity_type('strict', 'counters', 'count_one', initial_state => '0');
 SELECT revenant.create_snapshot_table('relaxed_counters');
 SELECT revenant.create_entity_type('relaxed', 'relaxed_counters', 'count_one', initial_state => '0', durability => 'interval', flush_every => '1 h');
-SELECT revenant.create_plan('job', lease_ttl => '1 min');
+SELECT revenant.create_plan('job', lease_ttl => '10 min');
 -- does nothing in the database: what it does outside is its token, in a file
 CREATE PROCEDURE outside(file text) LANGUAGE plpgsql AS $$
 BEGIN
     LOOP
-        EXECUTE format('COPY (SELECT %L, revenant.current_token()) TO PROGRAM %L', current_setting('revenant.node_name'), 'cat >> ' || file);
+        EXECUTE format('COPY (SELECT %L, revenant.current_token()) TO PROGRAM %L', current_setting('port'), 'cat >> ' || file);
         COMMIT;
         PERFORM pg_sleep(0.2);
     END LOOP;
@@ -107,6 +107,8 @@ class Split:
     def cut(self, node):
         for wire in self.wires[node.name]:
             wire.cut()
+        # who had asked the monitor something would wait for the answer as long as TCP does
+        self.wires[node.name][1].drop()
         return time.monotonic()
 
     def mend(self, node):
@@ -137,7 +139,7 @@ class Split:
         """A standby that no manager knows of."""
         node = ha.Service(self.engine, 'node3', ha.free_ports(1)[0])
         self.engine.command('pg_basebackup', '-D', node.data, '-R', '-h', source.listen, '-p', str(source.port), '-U', self.engine.user, '-c', 'fast')
-        node.configure(f"port = {node.port}\nlisten_addresses = '127.0.0.1'\nprimary_slot_name = ''\nsynchronous_standby_names = ''\nrevenant.node_name = 'node3'\n")
+        node.configure(f"port = {node.port}\nlisten_addresses = '127.0.0.1'\nprimary_slot_name = ''\nsynchronous_standby_names = ''\n")
         self.pg_ctl(node, '-l', f'{self.place}/node3.log', 'start')
         return node
 
@@ -155,7 +157,13 @@ class Split:
             connection.execute("SELECT revenant.publish('job', %s, '[{\"id\": \"one\"}, {\"id\": \"two\"}]')", (generation,))
             epoch = connection.execute("SELECT epoch FROM revenant.claim_splits('job', 'worker', 1)").fetchone()[0]
             split = connection.execute("SELECT split FROM revenant.splits WHERE state = 'owned'").fetchone()[0]
-            connection.execute("SELECT revenant.call('strict', 'x', '{}'), revenant.call('relaxed', 'x', '{}')")
+            connection.execute("SELECT revenant.call('strict', 'x', '{}')")
+
+            def in_memory():
+                reply[0] = connection.execute("SELECT revenant.call('relaxed', 'x', '{}')::int").fetchone()[0]
+                return not connection.execute('SELECT durable FROM revenant.receipt()').fetchone()[0]
+            reply = [0]
+            ha.wait_until('calls of a relaxed entity are in memory', in_memory)
         ha.wait_until('the task does its work', lambda: os.path.exists(file) and os.path.getsize(file) > 0)
         kept = a.ask("SELECT revenant.acquire('kept', ttl => '1 h')")[0]
         third = self.third(a)
@@ -206,7 +214,7 @@ class Split:
             tap.ok(False, '... and is worth nothing on the other side')
         except psycopg.Error as error:
             tap.equal(error.sqlstate, 'RV001', '... and is worth nothing on the other side')
-        tap.equal(a.ask("SELECT revenant.call('relaxed', 'x', '{}')")[0], 2, 'a relaxed call of an entity that is loaded is answered there')
+        tap.equal(a.ask("SELECT revenant.call('relaxed', 'x', '{}')")[0], reply[0] + 1, 'a relaxed call of an entity that is loaded is answered there')
         with b.connect() as connection, connection.transaction():
             connection.execute("SELECT revenant.fence('kept', %s)", (kept,))
             connection.execute("INSERT INTO ledger VALUES ('b', %s)", (kept,))
@@ -228,14 +236,14 @@ class Split:
         def outside():
             with open(file, encoding='utf-8') as lines:
                 return [line.split('\t') for line in lines.read().splitlines()]
-        ha.wait_until('the task works there, too', lambda: any(node == b.name for node, _ in outside()))
+        ha.wait_until('the task works there, too', lambda: any(node == str(b.port) for node, _ in outside()))
         seen = len(outside())
-        ha.wait_until('both go on', lambda: {node for node, _ in outside()[seen:]} == {a.name, b.name})
+        ha.wait_until('both go on', lambda: {node for node, _ in outside()[seen:]} == {str(a.port), str(b.port)})
         highest, refused, accepted = 0, set(), set()
         for node, token in outside():
             (accepted if int(token) >= highest else refused).add(node)
             highest = max(highest, int(token))
-        tap.equal((sorted(accepted), refused), (sorted([a.name, b.name]), {a.name}),
+        tap.equal((sorted(accepted), refused), (sorted([str(a.port), str(b.port)]), {str(a.port)}),
                   'a task runs on both sides; a store that remembers the highest token refuses that of the side that is cut off, from the first one of the other on')
 
         # a promotion that nobody else knows of chooses the same timeline, and the same numbers
@@ -243,10 +251,9 @@ class Split:
         ha.wait_until('the third leads', third.leads)
         eras = [node.ask("SELECT revenant.acquire_xact('any') >> 40")[0] for node in (a, b, third)]
         tap.ok(eras[0] < eras[1] == eras[2], 'two standbys promoted in isolation are in the same era', eras)
-        theirs = {node.name: {node.ask("SELECT revenant.acquire_xact('any')")[0] for _ in range(300)} for node in (b, third)}
-        tap.ok(theirs[b.name] & theirs[third.name] or max(theirs[b.name]) >= min(theirs[third.name]), '... and may issue the same tokens',
-               [(min(tokens), max(tokens)) for tokens in theirs.values()])
-        beyond = max(theirs[third.name])
+        theirs = [set(node.ask("SELECT array_agg(revenant.acquire_xact('any ' || n)) FROM generate_series(1, 900) AS n")[0]) for node in (b, third)]
+        tap.ok(theirs[0] & theirs[1], '... and issue the same tokens', *[(min(tokens), max(tokens)) for tokens in theirs])
+        beyond = max(theirs[1])
         b.ask('SELECT revenant.advance_tokens(%s)', beyond)
         tap.ok(b.ask("SELECT revenant.acquire_xact('any')")[0] > beyond, 'advance_tokens() brings the side that is kept above the other')
         self.pg_ctl(third, '-m', 'immediate', 'stop')
@@ -267,7 +274,7 @@ class Split:
         self.engine.caught_up(a, b)
         tap.equal(a.ask("SELECT string_agg(side, ' ') FROM ledger"), ('b',), '... there as well')
         tap.equal(b.ask("SELECT revenant.is_current('late', %s)", late), (False,), 'a lease that was acquired there is unknown')
-        tap.equal(b.ask("SELECT (SELECT state::int FROM counters WHERE id = 'x'), (SELECT string_agg(id || state::text, ' ') FROM relaxed_counters), (SELECT count(*) FROM work)"), (2, 'x1', 0),
+        tap.equal(b.ask("SELECT (SELECT state::int FROM counters WHERE id = 'x'), (SELECT count(*) FROM relaxed_counters WHERE id = 'x' AND state::int > %s), (SELECT count(*) FROM work)", reply[0]), (2, 0, 0),
                   '... so are its calls, answered or not, and its splits')
         with b.connect() as connection, connection.transaction():
             connection.execute("INSERT INTO work VALUES ('b', %s)", (split,))

@@ -228,7 +228,6 @@ class Engine:
             self.command('pg_autoctl', 'create', 'postgres', '--pgdata', node.data, '--pgport', str(node.port), '--name', node.name,
                          '--hostname', node.hostname, '--listen', node.listen, '--pghost', self.sockets, '--maximum-backup-rate', '1000M',
                          '--monitor', f'postgres://autoctl_node@{host}:{port}/pg_auto_failover?sslmode=prefer&connect_timeout=2', *common)
-            node.configure(f"revenant.node_name = '{node.name}'\n")
             node.option('timeout.network_partition_timeout', NETWORK_PARTITION_TIMEOUT)
             node.start()
             if node is self.nodes[0]:

@@ -58,11 +58,15 @@ class Wire:
 
     def mend(self):
         """What was under way is lost; new connections come through."""
+        self.drop()
+        self.whole.set()
+
+    def drop(self):
+        """Hangs up whatever is under way."""
         with self.lock:
             ends, self.ends = self.ends, []
         for end in ends:
             hang_up(end)
-        self.whole.set()
 
     def close(self):
         self.server.close()
