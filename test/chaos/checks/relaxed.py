@@ -12,16 +12,16 @@ from chain import chained
 from found import Found
 
 FLUSH_EVERY = 1.0                   # seconds, as schema.sql makes the type
-SLACK = 5.0                         # as long as writing may take, on a machine that is busy
+SLACK = 4.0                         # as long as writing may take, on a machine that is busy
 RELAXED = ('interval', 'on_stop')
-# While these are under way, and for that many seconds after, nobody can write, or is there to write; this time does not count.
-HINDRANCES = {'full_memory', 'full_disk', 'no_connections', 'no_workers', 'slow_fsync', 'terminate', 'kill_worker', 'promote'}
+# While these are under way, and for that many seconds after, nobody can write, or is there to write; this time does not count. (After an outage calls are strict until somebody is.)
+HINDRANCES = {'full_memory', 'full_disk', 'no_connections', 'no_workers', 'slow_fsync', 'terminate'}
 AFTER = 5.0
 
 
 def hindered(history):
     """Merged intervals in which rows of relaxed entities may be late."""
-    intervals = [(outage.down, outage.up + AFTER * 1e9) for outage in history.outages]
+    intervals = [(outage.down, outage.up) for outage in history.outages]
     begun = {}
     for line in history.faults:
         if line['f'] in HINDRANCES and line['e'] == 'inject':
@@ -83,12 +83,13 @@ def lost_in(found, history, intervals, ops, seen, written, final):
         left, after = what_is_left(history, number, seen, times, final)
         if left is None:
             continue
-        # replies before it, from the latest one on; after the last outage that they are known to have survived nothing is new here
-        for op in reversed(ops[:bisect.bisect_left(ends, outage.down)]):
-            if op['n'] <= left:
-                continue
-            if any(op.t1 < earlier.down for earlier in history.outages[:number]):
+        # replies of the life that it ended, from the latest one on; some were given while it was under way
+        before = history.outages[number - 1] if number > 0 else None
+        for op in reversed(ops[:bisect.bisect_left(ends, outage.up)]):
+            if before is not None and op.t1 < before.down:
                 break
+            if op['n'] <= left or before is not None and op.t0 < before.up:
+                continue
             found.look()
             problem = why_not(history, intervals, outage, op, written)
             if problem:
