@@ -256,6 +256,8 @@ rejects('relaxed', 'lost what was long before, by the next call', called(5, 6, 5
 accepts('relaxed', 'lost by the crash beside which it was called, not by the next one', called(20.2, 20.4, 5, 5, 'a'), CRASH, left(4), op('flush', 24, 25, type='interval', id='i', flushed=0),
         outage('kill_backend', 40, 41), left(4, t0=42))
 rejects('relaxed', 'a shutdown lost what was called beside it', called(20.2, 20.4, 5, 5, 'a'), outage('restart_fast', 20, 21), left(4))
+rejects('relaxed', 'lost by one of two shutdowns', called(19, 19.5, 5, 5, 'a'), outage('restart_fast', 20, 21), outage('restart_fast', 30, 31), left(4, t0=32))
+accepts('relaxed', 'lost by a crash or the shutdown after it, who knows', called(19, 19.5, 5, 5, 'a', type_='on_stop'), outage('restart_fast', 30, 31), CRASH, left(4, t0=32, type_='on_stop'))
 accepts('relaxed', 'nothing lost', called(5, 6, 5, 5, 'a'), CRASH, called(22, 23, 1000, 6, 'b', digest=chained('d', 'b')))
 rejects('relaxed', 'lost in the end', called(5, 6, 5, 5, 'a'), CRASH, state(4, 'd', type_='interval', id_='i'))
 accepts('relaxed', 'a full disk was in the way', called(5, 6, 5, 5, 'a'), fault('full_disk', 5, 17), CRASH, left(4))
