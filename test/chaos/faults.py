@@ -63,26 +63,32 @@ class _KillOne(_Down):
     """kill -9 of one process of the server, which then ends all others and recovers by itself."""
 
     def inject(self):
-        watch = self.node.connect()
-        pids = wait_until(lambda: [row for row in watch.execute(
-            f'SELECT pid, backend_type FROM pg_stat_activity WHERE {self.victims} ORDER BY backend_start, pid').fetchall()], 10)
-        if not pids:
-            watch.close()
+        facts = {}
+        with self.node.connect() as watch:
+            for _ in range(8):
+                try:
+                    pid, kind = self.choose(watch)
+                except psycopg.OperationalError:
+                    if facts:                   # it has noticed the last one late
+                        return facts
+                    raise
+                facts = facts or self.went_down()
+                facts.update(pid=pid, victim=kind)
+                # Until the server has noticed, or what comes back would be what has not gone yet. Who had just ended by itself is no victim.
+                if kill(pid, signal.SIGKILL) and wait_until(lambda: self.is_lost(watch), 10):
+                    return facts
+        raise RuntimeError(f'nobody could be killed, at last {kind} {pid}')
+
+    def choose(self, watch):
+        rows = wait_until(lambda: watch.execute(
+            f'SELECT pid, backend_type FROM pg_stat_activity WHERE {self.victims} ORDER BY backend_start, pid').fetchall(), 10)
+        if not rows:
             raise RuntimeError(f'nobody to kill: {self.victims}')
-        kinds = sorted({kind for _, kind in pids})
-        kind = self.rng.choice(kinds)
-        pid, _ = self.rng.choice([row for row in pids if row[1] == kind])
-        facts = self.went_down(pid=pid, victim=kind)
-        kill(pid, signal.SIGKILL)
-        # until the server has noticed, or what comes back would be what has not gone yet
-        self.noticed = wait_until(lambda: self.lost(watch), 20)
-        watch.close()
-        if not self.noticed:
-            raise RuntimeError(f'the server has not noticed within 20 s that its process {pid} ({kind}) was killed')
-        return facts
+        kind = self.rng.choice(sorted({kind for _, kind in rows}))
+        return self.rng.choice([row for row in rows if row[1] == kind])
 
     @staticmethod
-    def lost(watch):
+    def is_lost(watch):
         try:
             watch.execute('SELECT 1')
             return False
