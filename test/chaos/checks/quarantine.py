@@ -10,7 +10,7 @@ DOOMED, MAX_RESTARTS = 'doomed', 3
 def check(history):
     found = Found()
     graceful = {(op['plan'], op['split'], op['epoch']): op for op in history.some('release_split', 'drained') if history.survives(op)}
-    graceful.update({(op['plan'], op['split'], op['epoch']): op for op in history.some('commit_split') if op['done'] and history.survives(op)})
+    graceful.update({(op['plan'], op['split'], op['epoch']): op for op in history.some('commit_split') if op.get('done') and history.survives(op)})
     most = {row['plan']: row['max_attempts'] for row in history.final['plan']}
     for row in history.final['split']:
         if row['state'] != 'quarantined':

@@ -12,16 +12,16 @@ from chain import chained
 from found import Found
 
 FLUSH_EVERY = 1.0                   # seconds, as schema.sql makes the type
-SLACK = 5.0                         # as long as writing may take, on a machine that is busy
+SLACK = 4.0                         # as long as writing may take, on a machine that is busy
 RELAXED = ('interval', 'on_stop')
-# While these are under way, and for that many seconds after, nobody can write, or is there to write; this time does not count.
-HINDRANCES = {'full_memory', 'full_disk', 'no_connections', 'no_workers', 'slow_fsync', 'terminate', 'kill_worker', 'promote'}
+# While these are under way, and for that many seconds after, nobody can write, or is there to write; this time does not count. (After an outage calls are strict until somebody is.)
+HINDRANCES = {'full_memory', 'full_disk', 'no_connections', 'no_workers', 'slow_fsync', 'terminate'}
 AFTER = 5.0
 
 
 def hindered(history):
     """Merged intervals in which rows of relaxed entities may be late."""
-    intervals = [(outage.down, outage.up + AFTER * 1e9) for outage in history.outages]
+    intervals = [(outage.down, outage.up) for outage in history.outages]
     begun = {}
     for line in history.faults:
         if line['f'] in HINDRANCES and line['e'] == 'inject':
@@ -80,31 +80,35 @@ def lost_in(found, history, intervals, ops, seen, written, final):
     ops.sort(key=lambda op: op.t1)
     ends = [op.t1 for op in ops]
     for number, outage in enumerate(history.outages):
-        left, after = what_is_left(history, number, seen, times, final)
+        left, after, last = what_is_left(history, number, seen, times, final)
         if left is None:
             continue
-        # replies before it, from the latest one on; after the last outage that they are known to have survived nothing is new here
-        for op in reversed(ops[:bisect.bisect_left(ends, outage.down)]):
-            if op['n'] <= left:
-                continue
-            if any(op.t1 < earlier.down for earlier in history.outages[:number]):
+        # replies of the life that it ended, from the latest one on; some were given while it was under way
+        before = history.outages[number - 1] if number > 0 else None
+        for op in reversed(ops[:bisect.bisect_left(ends, outage.up)]):
+            if before is not None and op.t1 < before.down:
                 break
+            if op['n'] <= left or before is not None and op.t0 < before.up:
+                continue
             found.look()
-            problem = why_not(history, intervals, outage, op, written)
-            if problem:
-                found.violation(f"{op['id']}: number {op['n']} is lost, though {problem}", op, {'outage': outage.fault, 'down': outage.down, 'up': outage.up, 'left': left}, after)
+            # where nothing was seen between two outages it may have been either
+            problems = [why_not(history, intervals, one, op, written) for one in history.outages[number:last + 1]]
+            if all(problems):
+                found.violation(f"{op['id']}: number {op['n']} is lost, though {problems[0]}", op, {'outage': outage.fault, 'down': outage.down, 'up': outage.up, 'left': left}, after)
 
 
 def what_is_left(history, number, seen, times, final):
-    """The least number that was seen before the next outage; at the end, what is in the table."""
-    outage = history.outages[number]
-    until = history.outages[number + 1].down if number + 1 < len(history.outages) else float('inf')
-    sights = seen[bisect.bisect_left(times, outage.up):bisect.bisect_left(times, until)]
-    # who asked before the next one may have been answered after it
-    sights = [(left, op) for _, left, op in sights if op.t1 < until]
-    if until == float('inf') and final is not None:
-        sights.append((final['state']['n'], final))
-    return min(sights, key=lambda sight: sight[0], default=(None, None))
+    """The least number that was seen in the next life in which one was, or in the end in the table; by what; and which outage was the last one before."""
+    for last in range(number, len(history.outages)):
+        until = history.outages[last + 1].down if last + 1 < len(history.outages) else float('inf')
+        sights = seen[bisect.bisect_left(times, history.outages[last].up):bisect.bisect_left(times, until)]
+        # who asked before the next one may have been answered after it
+        sights = [(left, op) for _, left, op in sights if op.t1 < until]
+        if until == float('inf') and final is not None:
+            sights.append((final['state']['n'], final))
+        if sights:
+            return *min(sights, key=lambda sight: sight[0]), last
+    return None, None, None
 
 
 def why_not(history, intervals, outage, op, written):

@@ -499,3 +499,24 @@ def ended_twice(recorded, history):
     op = history.some('effect')[0]
     recorded.lines.append(recorded.line(op, 'ok'))
     return True
+
+
+@alteration('saves', 'one is gone')
+def save_gone(recorded, history):
+    recorded.remove(recorded.rows('page')[0])
+    return True
+
+
+@alteration('saves', 'two were made from one version')
+def saved_twice(recorded, history):
+    for one, other in pairs(history.some('save'), lambda op: op['id']):
+        recorded.change(other, base=one['base'], version=one['version'])
+        return True
+
+
+@alteration('saves', 'one has overwritten what it had not seen')
+def overwritten(recorded, history):
+    for row in recorded.rows('page', deleted=False):
+        if row['version'] > 2:
+            recorded.replace(row, state={**row['state'], 'digest': '0123456789ab'})
+            return True

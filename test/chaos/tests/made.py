@@ -253,6 +253,11 @@ def left(n, t0=22, type_='interval', id_='i'):
 accepts('relaxed', 'lost what was just before', called(19, 19.5, 5, 5, 'a'), CRASH, left(4))
 rejects('relaxed', 'lost what was long before', called(5, 6, 5, 5, 'a'), CRASH, left(4))
 rejects('relaxed', 'lost what was long before, by the next call', called(5, 6, 5, 5, 'a'), CRASH, called(22, 23, 1000, 5, 'b'))
+accepts('relaxed', 'lost by the crash beside which it was called, not by the next one', called(20.2, 20.4, 5, 5, 'a'), CRASH, left(4), op('flush', 24, 25, type='interval', id='i', flushed=0),
+        outage('kill_backend', 40, 41), left(4, t0=42))
+rejects('relaxed', 'a shutdown lost what was called beside it', called(20.2, 20.4, 5, 5, 'a'), outage('restart_fast', 20, 21), left(4))
+rejects('relaxed', 'lost by one of two shutdowns', called(19, 19.5, 5, 5, 'a'), outage('restart_fast', 20, 21), outage('restart_fast', 30, 31), left(4, t0=32))
+accepts('relaxed', 'lost by a crash or the shutdown after it, who knows', called(19, 19.5, 5, 5, 'a', type_='on_stop'), outage('restart_fast', 30, 31), CRASH, left(4, t0=32, type_='on_stop'))
 accepts('relaxed', 'nothing lost', called(5, 6, 5, 5, 'a'), CRASH, called(22, 23, 1000, 6, 'b', digest=chained('d', 'b')))
 rejects('relaxed', 'lost in the end', called(5, 6, 5, 5, 'a'), CRASH, state(4, 'd', type_='interval', id_='i'))
 accepts('relaxed', 'a full disk was in the way', called(5, 6, 5, 5, 'a'), fault('full_disk', 5, 17), CRASH, left(4))
@@ -415,3 +420,28 @@ accepts('tasks', 'not known to be stopped', own('disable_task', 1, 2, 'info'), o
 accepts('aliens', 'an error that is foreseen', op('effect', 1, 2, 'fail', sqlstate='RV001'))
 rejects('aliens', 'one that is not', op('effect', 1, 2, 'fail', sqlstate='XX000', number=7), ('line', [{'t': 2, 'p': 'a', 'op': 7, 'e': 'alien', 'f': 'effect', 'sqlstate': 'XX000', 'message': '?'}]))
 rejects('aliens', 'an end without a beginning', ('line', [{'t': 2, 'p': 'a', 'op': 7, 'e': 'ok', 'f': 'effect'}]))
+
+# ---------------------------------------------------------------------
+# saves
+# ---------------------------------------------------------------------
+
+
+def page(version, digest, tag, deleted=False):
+    return row('page', id='p', version=version, state=None if deleted else {'tag': tag, 'digest': digest}, deleted=deleted)
+
+
+def save(t0, t1, base, version, tag, e='ok', f='save', **more):
+    return op(f, t0, t1, e, id='p', base=base, version=version, tag=tag, **more)
+
+
+S1, S2 = chained('', 's'), chained(chained('', 's'), 't')
+accepts('saves', 'each from the one before', save(1, 2, 0, 1, 's'), save(3, 4, 1, 2, 't'), page(1, S1, 's'), page(2, S2, 't'))
+rejects('saves', 'two from the same one', save(1, 2, 0, 1, 's'), save(1, 4, 0, 1, 't', p='b'), page(1, S1, 's'))
+rejects('saves', 'one that had not seen the one before', page(1, S1, 's'), page(2, chained('', 't'), 't'))
+rejects('saves', 'one that is gone', save(1, 2, 0, 1, 's'), save(3, 4, 1, 2, 't'), page(1, S1, 's'))
+accepts('saves', 'one that a promotion lost', save(1, 2, 0, 1, 's'), save(98, 99, 1, 2, 't', lsn='0/2000'), PROMOTION, page(1, S1, 's'))
+rejects('saves', 'a version that was skipped', page(1, S1, 's'), page(3, S2, 't'))
+accepts('saves', 'again after a removal', save(1, 2, 0, 1, 's'), save(3, 4, 1, 2, None, f='remove'), save(5, 6, 2, 3, 't'), page(1, S1, 's'), page(2, None, None, True), page(3, chained('', 't'), 't'))
+rejects('saves', 'from the beginning after a removal', page(1, S1, 's'), page(2, None, None, True), page(1, chained('', 't'), 't'))
+rejects('saves', 'a removal that is gone', save(1, 2, 0, 1, 's'), save(3, 4, 1, 2, None, f='remove'), page(1, S1, 's'))
+rejects('saves', 'overtaken though it was locked', page(1, S1, 's'), save(1, 2, 1, 2, 't', 'fail', locked=True, sqlstate='RV003'))

@@ -172,6 +172,13 @@ class Client:
         if error.sqlstate == '25006':           # a server that was demoted, or is not promoted yet
             raise Lost from error
 
+    def steps_done(self, plan, split, known):
+        """
+        How far a split is, in a transaction that has fenced it. Through a pooler a failover may have taken back what was committed, without that a connection broke: what
+        a worker remembers may be ahead of what is there.
+        """
+        return self.value('SELECT count(*) FROM chaos.step WHERE plan = %s AND split = %s', plan, split) if self.pooled else known
+
     def quietly(self, query, *arguments):
         """A statement that is no operation. Its row, or None if it failed."""
         try:

@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 from client import Client
 
 TYPES = ('strict', 'interval', 'on_stop')
+LEFT_ALONE = 3                      # from this one on nobody asks for more than the type promises: nothing but time writes them
 KEPT = 200                          # receipts that are asked about again after a failover
 
 
@@ -38,8 +39,14 @@ class Entities(Client):
     def step(self):
         shape = self.random.random()
         type_ = self.random.choice(TYPES)
-        id_ = f'{type_} {self.random.randint(0, 5)}'
-        if shape < 0.7:
+        number = self.random.randint(0, 5)
+        id_ = f'{type_} {number}'
+        if number >= LEFT_ALONE:
+            if shape < 0.9:
+                self.call(type_, id_, plain=True)
+            else:
+                self.read(type_, id_)
+        elif shape < 0.7:
             self.call(type_, id_)
         elif shape < 0.85:
             request = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
@@ -56,10 +63,11 @@ class Entities(Client):
     def message(self, type_, tag):
         return Jsonb({'tag': tag, 'row': type_} if type_ == 'strict' else {'tag': tag})
 
-    def call(self, type_, id_):
+    def call(self, type_, id_, plain=False):
         """In a transaction, so that there is a receipt before it commits. Some relaxed ones are asked to be strict, or write beside."""
-        durability = 'strict' if type_ != 'strict' and self.random.random() < 0.1 else None
-        beside = type_ != 'strict' and self.random.random() < 0.05
+        relaxed = type_ != 'strict' and not plain
+        durability = 'strict' if relaxed and self.random.random() < 0.1 else None
+        beside = relaxed and self.random.random() < 0.05
         with self.unknown_after(self.transaction('call', type=type_, id=id_, durability=durability)) as op:
             tag = f'{self.name}#{op.number}'
             message = self.message('strict' if beside else type_, tag)

@@ -10,7 +10,8 @@ LATE = frozenset(('RV001', 'RV002'))
 
 
 class Leases(Client):
-    direct = True
+    """Through the pooler: those that need no session."""
+
     expected = LATE
 
     def __init__(self):
@@ -27,7 +28,7 @@ class Leases(Client):
         shape = self.random.random()
         if shape < 0.45:
             self.hold_ttl(*self.ttl_request())
-        elif shape < 0.7:
+        elif shape < 0.7 and not self.pooled:
             self.hold_session()
         else:
             self.in_transaction()
@@ -42,7 +43,7 @@ class Leases(Client):
 
     def ttl_request(self):
         request = str(uuid.UUID(int=self.random.getrandbits(128), version=4)) if self.random.random() < 0.5 else None
-        arguments = {'leases': self.names(), 'ttl': self.random.choice((1.0, 2.0, 5.0)), 'bound': self.random.random() < 0.15, 'req': request}
+        arguments = {'leases': self.names(), 'ttl': self.random.choice((1.0, 2.0, 5.0)), 'bound': self.random.random() < 0.15 and not self.pooled, 'req': request}
         if self.random.random() < 0.1:
             arguments['delay'] = 0.3
         how = self.random.choice(('try', 'wait', 'wait', 'await'))

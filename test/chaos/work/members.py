@@ -102,9 +102,10 @@ class Members(Client):
 
     def advance(self, split):
         epoch, n = self.mine[split]
-        with self.transaction('commit_split', plan=PLAN, split=split, epoch=epoch, step=n + 1, done=False) as op:
-            if self.random.random() < 0.1:
+        with self.transaction('commit_split', plan=PLAN, split=split, epoch=epoch, done=False) as op:
+            if self.pooled or self.random.random() < 0.1:
                 self.conn.execute('SELECT revenant.fence_split(%s, %s, %s)', (PLAN, split, epoch))
+            n = self.steps_done(PLAN, split, n)
             self.conn.execute('INSERT INTO chaos.step (plan, split, step, epoch, batch, p, op) VALUES (%s, %s, %s, %s, %s, %s, %s)',
                               (PLAN, split, n + 1, epoch, f'{self.name}#{op.number}', self.name, op.number))
             self.conn.execute('SELECT revenant.commit_split(%s, %s, %s, progress => %s, watermark => %s)', (PLAN, split, epoch, Jsonb({'n': n + 1}), n + 1))

@@ -71,14 +71,16 @@ class Pullers(Client):
 
     def advance(self, split, epoch, spec, done):
         """The next step of one split, and that it is done: one transaction."""
-        step = done + 1
-        last = step >= spec['steps']
+        last = False
         self.claimed[split].append('under way')
-        with self.transaction('commit_split', plan=self.plan, split=split, epoch=epoch, step=step, done=last) as op:
-            if self.random.random() < 0.3:
+        with self.transaction('commit_split', plan=self.plan, split=split, epoch=epoch) as op:
+            if self.pooled or self.random.random() < 0.3:
                 self.conn.execute('SELECT revenant.fence_split(%s, %s, %s)', (self.plan, split, epoch))
             if self.random.random() < 0.03:
                 time.sleep(self.random.uniform(0.5, 1.3) * TTL)
+            step = self.steps_done(self.plan, split, done) + 1
+            last = step >= spec['steps']
+            op.says(step=step, done=last)
             self.write(op, split, step, epoch)
             self.conn.execute('SELECT revenant.commit_split(%s, %s, %s, progress => %s, watermark => %s, done => %s)',
                               (self.plan, split, epoch, Jsonb({'step': step}), step, last))
@@ -96,8 +98,11 @@ class Pullers(Client):
         for commit in commits:
             self.claimed[commit['split']].append('under way')
         with self.transaction('commit_splits', plan=self.plan, commits=commits) as op:
+            if self.pooled:
+                for commit in commits:
+                    self.conn.execute('SELECT revenant.fence_split(%s, %s, %s)', (self.plan, commit['split'], commit['epoch']))
             steps = [(split, step, claim[0]) for split, claim in self.claimed.items() if not claim[1].get('poison')
-                     for step in range(claim[2] + 1, claim[1]['steps'] + 1)]
+                     for step in range(self.steps_done(self.plan, split, claim[2]) + 1, claim[1]['steps'] + 1)]
             op.says(rows=len(steps))
             for step in steps:
                 self.write(op, *step)

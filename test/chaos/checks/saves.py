@@ -1,0 +1,40 @@
+"""
+Of those who save one version one wins: each version of a snapshot is the next one after that which it was made from, no save is overwritten by one that had not seen it, and all that were confirmed are in its history.
+Versions go on over a removal. Where the row was locked by load(), save() does not fail for somebody else's.
+"""
+import collections
+
+from chain import chained
+from found import Found
+
+
+def check(history):
+    found = Found()
+    pages = collections.defaultdict(dict)
+    for row in history.final['page']:
+        if row['version'] in pages[row['id']]:
+            found.violation('a version is there twice', pages[row['id']][row['version']], row)
+        pages[row['id']][row['version']] = row
+    for id_, versions in pages.items():
+        digest = ''
+        for number in range(1, len(versions) + 1):
+            found.look()
+            row = versions.get(number)
+            if row is None:
+                found.violation(f'{id_} has no version {number}', *list(versions.values())[-1:])
+                break
+            if not row['deleted'] and row['state']['digest'] != chained(digest, row['state']['tag']):
+                found.violation(f'version {number} was not made from the one before', versions.get(number - 1), row)
+            digest = '' if row['deleted'] else row['state']['digest']
+    for op in history.some('save', 'remove'):
+        found.look()
+        row = pages[op['id']].get(op['version'])
+        if op['version'] != op['base'] + 1:
+            found.violation('a version is not the next one after that which it was made from', op)
+        there = row is not None and (row['deleted'] if op.f == 'remove' else not row['deleted'] and row['state']['tag'] == op['tag'])
+        if not there and history.survives(op):
+            found.violation('what was saved is not there', op, row)
+    for op in history.some('save', e='fail'):
+        if op.get('locked') and op.get('sqlstate') == 'RV003':
+            found.violation('a row that was locked was saved by somebody else', op)
+    return found
