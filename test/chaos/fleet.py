@@ -162,8 +162,7 @@ class Node:
         return time.monotonic() - begin
 
     def kill_postmaster(self):
-        """Its children find out by themselves."""
-        self.note_shared_memory()
+        """Its children find out by themselves. note_shared_memory() comes before."""
         self.postmaster.kill()
         self.postmaster.wait()
 
