@@ -112,6 +112,7 @@ class KillPostmaster(_Down):
 
     def inject(self):
         alone = self.rng.random() < 0.5
+        self.node.note_shared_memory()
         facts = self.went_down(alone=alone)
         if alone:
             self.node.kill_postmaster()
@@ -154,6 +155,7 @@ class Promote(Fault):
         time.sleep(self.unheard)
         rows = fleet.primary.ask("SELECT pg_current_wal_insert_lsn()::text, ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int")
         old_lsn, old_timeline = rows[0] if rows else (None, None)
+        fleet.primary.note_shared_memory()
         down = time.monotonic_ns()
         fleet.primary.kill_all()
         up, timeline, switch = fleet.promote(receiver)

@@ -31,7 +31,7 @@ max_worker_processes = 14
 min_wal_size = '64 MB'
 restart_after_crash = on
 revenant.max_runners = 6
-revenant.shared_memory = '4 MB'
+revenant.shared_memory = '8 MB'
 shared_buffers = '32 MB'
 shared_preload_libraries = 'revenant'
 wal_keep_size = '192 MB'
@@ -162,8 +162,7 @@ class Node:
         return time.monotonic() - begin
 
     def kill_postmaster(self):
-        """Its children find out by themselves."""
-        self.note_shared_memory()
+        """Its children find out by themselves. note_shared_memory() comes before."""
         self.postmaster.kill()
         self.postmaster.wait()
 
