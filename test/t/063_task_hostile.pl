@@ -159,7 +159,7 @@ sql("SELECT revenant.create_task('good', 'INSERT INTO public.ran VALUES (''good'
 my %nonsense = (
 	"schedule = 'now and then'" => 'held', "schedule = ''" => 'held', "schedule = '61 * * * *'" => 'held', "schedule = '0 0 31 2 *'" => 'held scheduled',
 	"schedule = '0 3 * * *', timezone = 'Nowhere'" => 'held', "timezone = repeat('x', 100000)" => 'held scheduled',
-	"run_as = ''" => 'held', "run_as = repeat('x', 10000)" => 'held', "run_as_oid = 0" => 'held', "run_as_oid = -1" => 'held', "run_as_oid = 1 << 40" => 'held',
+	"run_as = ''" => 'held', "run_as = repeat('x', 10000)" => 'held', "run_as_oid = 0" => 'held', "run_as_oid = -1" => 'held', "run_as_oid = 1::bigint << 40" => 'held',
 	"restart = 'sometimes'" => 'held scheduled', "restart = ''" => 'held scheduled', "catch_up = 'maybe'" => 'held scheduled',
 	"max_restarts = -1" => 'held scheduled', "max_restarts = 2147483647" => 'held scheduled',
 	(map { ("$_ = '178000000 years'" => 'held scheduled', "$_ = '-1 day'" => 'held scheduled', "$_ = '0'" => 'held scheduled') }

@@ -25,14 +25,14 @@ sql("CREATE EXTENSION revenant;
 		INSERT INTO public.runs VALUES (cursor, generation);
 		RETURN ROW('[]'::jsonb, to_jsonb(coalesce(cursor::int, 0) + 1), false)::revenant.split_plan;
 	END \$\$;
-	SELECT revenant.create_plan('job', lease_ttl => '20 s', rebalance_delay => '0');
+	SELECT revenant.create_plan('job', lease_ttl => '10 min', rebalance_delay => '0');
 	SELECT revenant.create_plan('tasked', planner_function => 'planner', replan_every => '1 h')");
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->start;
 
-my $generation = sql("SELECT revenant.lead_plan('job', 'old planner', '20 s')");
+my $generation = sql("SELECT revenant.lead_plan('job', 'old planner', '10 min')");
 sql("SELECT revenant.publish('job', $generation, (SELECT jsonb_agg(jsonb_build_object('id', 's' || i, 'spec', i, 'weight', 2)) FROM generate_series(1, 20) AS i), '\"twenty\"')");
 my $member = sql("SELECT revenant.join_plan('job', 'member', 3)");
 becomes("SELECT count(*) = 3 FROM revenant.poll_plan('job', $member)", 'a member has its splits');
@@ -101,7 +101,7 @@ sqlstate('42704', "SELECT revenant.commit_split('job', 'lost', c.epoch) FROM rev
 is(sql("SELECT revenant.commit_split('job', '$done', $done_epoch, done => true)"), '', 'what is done is done');
 is(sql("SELECT seq, event, split, epoch, spec FROM revenant.poll_plan('job', $member)"), $gained, 'the member goes on by its token');
 sqlstate('RV001', "SELECT * FROM revenant.poll_plan('job', $_)", 'who joined unheard did not') foreach $unheard_member, $rejoined;
-is(sql("SELECT count(*) FROM revenant.splits WHERE plan = 'job' AND worker = 'brief' AND state = 'owned' AND deadline > now() + interval '10 s'"), 1, 'all stand for lease_ttl');
+is(sql("SELECT count(*) FROM revenant.splits WHERE plan = 'job' AND worker = 'brief' AND state = 'owned' AND deadline > now() + interval '5 min'"), 1, 'all stand for lease_ttl');
 is(sql("SELECT count(*) FROM revenant.claim_splits('job', 'new', 100) AS c WHERE c.epoch > $unheard_epoch"), 12, 'what nobody owns can be claimed, by epochs that the old primary has never given');
 is(sql("SELECT count(*) FROM effects"), 0, 'what it did there is not here');
 becomes("SELECT cursor = '2' FROM revenant.plans WHERE plan = 'tasked'", 'the planner in the database runs at once');
