@@ -219,6 +219,9 @@ accepts('receipts', 'aborted and not there', status(3, 4, 'aborted'))
 accepts('receipts', 'committed, and then lost by a promotion', status(98, 99, 'committed', lsn='0/2000'), PROMOTION)
 rejects('receipts', 'committed, said after the promotion, and not there', status(112, 113, 'committed', lsn='0/2000', tli=2), PROMOTION)
 rejects('receipts', 'not known', status(3, 4, 'unknown'), FIRST_ROW)
+ROWLESS = op('call', 1, 2, 'info', number=1, n=1, digest=D1, tag='a#1', row=False, version=1, durable=True, **CALL)
+accepts('receipts', 'committed, without a row, and its entity has come that far', ROWLESS, status(3, 4, 'committed'), state(2, 'd'))
+rejects('receipts', 'committed, without a row, and its entity has not come that far', ROWLESS, status(3, 4, 'committed'), state(0, ''))
 
 # ---------------------------------------------------------------------
 # versions
