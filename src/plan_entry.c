@@ -186,7 +186,7 @@ plan_entry_begin(PlanEntry *entry, const PlanRow *row)
 	entry->rate_second = 0;
 	memset(entry->rate_done, 0, sizeof(entry->rate_done));
 	entry->look_us = PG_INT64_MAX;
-	entry->gone = false;
+	entry->gone = entry->made_here = false;
 	entry->loaded = true;
 }
 

@@ -95,6 +95,7 @@ typedef struct PlanEntry
 	bool		loaded;
 	bool		gone;			/* dropped, or not there any more: look at its row before it is used */
 	int			creator_pid;	/* the transaction of this process that made it has not ended; 0: it has */
+	bool		made_here;		/* by a transaction of this server's life, which has asked for its planner, too */
 	int64		plan_id;
 	Oid			owner;
 	bool		native;

@@ -297,6 +297,7 @@ plan_load(const Extension *extension, PlanEntry *entry, const PlanRow *row)
 	entry->look_us = 0;
 	entry->touched = true;
 	entry->creator_pid = 0;
+	entry->made_here = false;
 	entry->gone = false;
 	entry->loaded = true;
 	LWLockRelease(&entry->lock);

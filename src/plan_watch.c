@@ -115,13 +115,15 @@ try_table(Oid table, LOCKMODE mode)
 	return true;
 }
 
-/* Brings a plan into memory, and has its planner run. Waits for nobody. */
+/* Brings a plan into memory, and has its planner run unless it was made just now, and that is asked for already. Waits for nobody. */
 static void
 load_plan(void *arg)
 {
 	Load	   *load = arg;
 	Extension	oids = *extension_get();
 	PlanRow		row;
+	PlanUse    *use;
+	bool		asked = false;
 
 	if (!try_table(oids.plan, AccessShareLock) || !try_table(oids.split, AccessShareLock) ||
 		!try_table(oids.split_state, AccessShareLock) || !try_table(oids.member, AccessShareLock) ||
@@ -130,8 +132,14 @@ load_plan(void *arg)
 	load->done = true;
 	if (plan_find_row(&oids, load->name, &row) == NULL || !row.native)
 		return;
-	(void) plan_try_use(load->name);
-	if (row.planner_function != NULL && !row.final)
+	use = plan_try_use(load->name);
+	if (use != NULL)
+	{
+		LWLockAcquire(&use->entry->lock, LW_SHARED);
+		asked = use->entry->made_here;
+		LWLockRelease(&use->entry->lock);
+	}
+	if (row.planner_function != NULL && !row.final && !asked)
 		load->done = plan_task_try_run_now(&oids, load->name);
 }
 

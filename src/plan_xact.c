@@ -538,6 +538,7 @@ commit_plan(const PlanOp *op)
 		case PLAN_OP_CREATE:
 			plan_entry_define(entry, op->row);
 			entry->creator_pid = 0;
+			entry->made_here = true;
 			break;
 		case PLAN_OP_ALTER:
 			plan_entry_define(entry, op->row);
