@@ -84,13 +84,14 @@ sql(q{
 	SELECT revenant.send_after('counted', 'a', '{"secret": 1}', '10 days');
 });
 my ($epoch) = split /\|/, sql("SET SESSION AUTHORIZATION alice; SELECT epoch FROM revenant.claim_splits('alice''s', 'w')");
+my $timer = sql('SELECT message_id FROM revenant.message');
 sql("REASSIGN OWNED BY alice TO mallory; DROP OWNED BY alice; DROP ROLE alice; CREATE ROLE alice LOGIN");
 becomes("SELECT phase = 'held' FROM revenant.tasks WHERE name = 'private'", 'her task is held');
 is(sql("SELECT has_schema_privilege('alice', 'revenant', 'USAGE')"), 'f', 'another role of her name has no level');
 sql("SELECT revenant.grant_usage('alice', 'user'); GRANT ALL ON counted TO alice");
 sqlstate('42501', "SET SESSION AUTHORIZATION alice; SELECT revenant.$_", "and is not given what was hers: $_")
 	foreach ("renew('shared name', $token)", "release('shared name', $token)", "fence('shared name', $token)", "try_acquire('task/private')", "try_acquire('plan/alice''s')",
-	"claim_splits('alice''s', 'w')", "commit_split('alice''s', 'one', $epoch)", "lead_plan('alice''s', 'a')", "join_plan('alice''s', 'w')", 'cancel_timer(1)', 'discard_message(1)');
+	"claim_splits('alice''s', 'w')", "commit_split('alice''s', 'one', $epoch)", "lead_plan('alice''s', 'a')", "join_plan('alice''s', 'w')", "cancel_timer($timer)", "discard_message($timer)");
 is(sql("SET SESSION AUTHORIZATION alice; SELECT (SELECT count(token) FROM revenant.leases), (SELECT count(*) FROM revenant.messages), (SELECT count(spec) + count(epoch) FROM revenant.splits), (SELECT count(generation) FROM revenant.plans),
 	(SELECT count(token) + count(detail) FROM revenant.events())"), '0|0|0|0|0', 'nor shown');
 sqlstate('22023', "SET SESSION AUTHORIZATION alice; SELECT revenant.call('counted', 'a', '{\"secret\": 1}', request_id => '00000000-0000-0000-0000-000000000001')", 'nor told what was answered');
