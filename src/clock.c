@@ -110,6 +110,13 @@ clock_write_state(void)
 	return (WriteState) pg_atomic_read_u32(&shared->write_state);
 }
 
+/* Whether this server has ever accepted writes: only then is clock_writable_since_us() a time that stays. */
+bool
+clock_has_accepted(void)
+{
+	return pg_atomic_read_u64(&shared->writable_since) != 0;
+}
+
 /*
  * Since when, on the monotonic clock, this server accepts writes; now, if that
  * was not noted yet. The caller has made sure that it is no standby. This is

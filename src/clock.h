@@ -27,6 +27,7 @@ extern int64 clock_now_us(void);
 extern TimestampTz clock_to_timestamp(int64 monotonic_us);
 extern bool clock_note_writes(bool accepted);
 extern WriteState clock_write_state(void);
+extern bool clock_has_accepted(void);
 extern int64 clock_writable_since_us(void);
 extern int64 clock_server_start(void);
 #ifdef REVENANT_DEBUG

@@ -191,6 +191,10 @@ static Alarm overdue_alarm;
 static volatile sig_atomic_t in_batch = false;
 static volatile sig_atomic_t overdue = false;	/* this process is ended for that */
 
+/* What the transaction is about: all of its candidates, or, while it is at one, that one. For who is ended there. */
+static const Candidate *under_way = NULL;
+static int	nunder_way = 0;
+
 /* Tables of entities of ours, as of the latest round, and those of them that are not ours or are gone; in TopMemoryContext */
 static List *tables = NIL;
 static List *strange_tables = NIL;
@@ -491,9 +495,13 @@ do_batch(const Candidate *candidates, int count)
 		   (done == 0 || clock_now_us() - begun_us < BATCH_BEGIN_US))
 	{
 		CHECK_FOR_INTERRUPTS();
+		under_way = &candidates[done];
+		nunder_way = 1;
 		do_candidate(&snapshots, &candidates[done]);
 		done++;
 	}
+	under_way = candidates;
+	nunder_way = done;
 	snapshot_close(&snapshots);
 	return done;
 }
@@ -584,6 +592,7 @@ end_batch(void)
 {
 	alarm_clear(&overdue_alarm);
 	in_batch = false;
+	nunder_way = 0;
 }
 
 /* One transaction. Returns how many candidates it has seen to; 0: it failed, and nothing happened. */
@@ -815,9 +824,13 @@ static void
 stop_accepting(int code, Datum arg)
 {
 	if (overdue)
+	{
+		/* the next flusher is not to begin with the same, or it would never come to anything else */
+		(void) note_failures(under_way, nunder_way);
 		ereport(LOG,
 				(errmsg("revenant ended the flusher of role \"%s\": a function went on although it was cancelled", service->name),
 				 errdetail("What was not written stays in memory, for the next one; it is lost if the server is being stopped.")));
+	}
 	pg_atomic_write_u32(&flusher->accepting, 0);
 	pg_atomic_write_u32(&flusher->place, 0);
 }

@@ -497,11 +497,30 @@ lease_entry_is_settled(LeaseEntry *entry)
 	return settled;
 }
 
+/*
+ * Moves the deadline of a hold that was found before this server accepted writes: it counts
+ * from when that does, and until then it is always ahead. The caller has the mutex.
+ */
+static void
+count_from_acceptance(LeaseEntry *entry)
+{
+	LeaseHold  *now = &entry->now;
+	bool		accepted;
+
+	if (now->unaccepted_us == 0)
+		return;
+	accepted = clock_has_accepted();
+	now->deadline_us = Max(now->deadline_us, clock_writable_since_us() + now->unaccepted_us);
+	if (accepted)
+		now->unaccepted_us = 0;
+}
+
 /* Reads both holds at one instant. `next` may be NULL. */
 void
 lease_entry_snapshot(LeaseEntry *entry, LeaseHold *now, LeaseHold *next)
 {
 	SpinLockAcquire(&entry->mutex);
+	count_from_acceptance(entry);
 	*now = entry->now;
 	if (next)
 		*next = entry->next;
@@ -519,6 +538,7 @@ lease_entry_is_live(LeaseEntry *entry, LeaseHold *now)
 	bool		live;
 
 	SpinLockAcquire(&entry->mutex);
+	count_from_acceptance(entry);
 	*now = entry->now;
 	live = lease_hold_is_live(now, clock_now_us());
 	SpinLockRelease(&entry->mutex);
@@ -564,6 +584,7 @@ lease_entry_is_taken(LeaseEntry *entry, LeaseHold *now)
 	bool		taken;
 
 	SpinLockAcquire(&entry->mutex);
+	count_from_acceptance(entry);
 	*now = entry->now;
 	taken = lease_hold_free_from(now) != 0 && lease_hold_free_from(now) > clock_now_us();
 	SpinLockRelease(&entry->mutex);

@@ -30,6 +30,7 @@ typedef struct LeaseHold
 	int64		token;
 	int64		ttl_us;			/* LEASE_TTL: as the row has it */
 	int64		deadline_us;	/* LEASE_TTL, LEASE_DELAYED: on the monotonic clock */
+	int64		unaccepted_us;	/* of a row that was read before this server accepted writes: so long after that it lapses; else 0 */
 	int64		lock_delay_us;	/* LEASE_TTL: for how long nobody gets it after a lapse */
 	TimestampTz acquired_at;
 	dsa_pointer note;			/* LeaseNote of a session or transaction holder; a ttl holder's is in its row */

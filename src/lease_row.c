@@ -100,10 +100,14 @@ hold_from_row(HeapTuple tuple, TupleDesc desc, LeaseHold *hold)
 		hold->deadline_us = PG_INT64_MAX / 2;
 	else if (bigint_column(tuple, desc, LEASE_ROW_SERVER_START) == clock_server_start())
 		hold->deadline_us = bigint_column(tuple, desc, LEASE_ROW_DEADLINE_US);
-	else if (hold->scope == LEASE_DELAYED)
-		hold->deadline_us = clock_writable_since_us() + hold_off_us;
 	else
-		hold->deadline_us = clock_writable_since_us() + hold->ttl_us;
+	{
+		int64		left_us = hold->scope == LEASE_DELAYED ? hold_off_us : hold->ttl_us;
+
+		/* in this order: when it is noted meanwhile, whoever reads the hold next makes up for it */
+		hold->unaccepted_us = clock_has_accepted() ? 0 : left_us;
+		hold->deadline_us = clock_writable_since_us() + left_us;
+	}
 	hold->bound = false;		/* its session was another server's, or another life's: time alone ends it */
 }
 

@@ -349,7 +349,7 @@ move_aside(Relation rel, HeapTuple tuple, const MessageRow *row, Move *move, con
 static int64
 backoff_us(int attempts)
 {
-	return Min(BACKOFF_MIN_US << Min(attempts - 1, 10), BACKOFF_MAX_US);
+	return Min(BACKOFF_MIN_US << Max(Min(attempts, 11) - 1, 0), BACKOFF_MAX_US);
 }
 
 /*

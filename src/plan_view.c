@@ -55,13 +55,14 @@ count_row(const SplitRow *row, void *arg)
 }
 
 /*
- * The plan as memory has it. NULL where that does not count: on a standby, for the transaction that has dropped
+ * The plan as memory has it. NULL where that does not count: on a standby, and on a server that does not accept writes
+ * (a look would bring it into memory, where claims count from that moment), for the transaction that has dropped
  * a plan of this name and made this one, and where somebody else has just dropped it.
  */
 static PlanUse *
 use_to_look(const PlanRow *row)
 {
-	return RecoveryInProgress() || plan_is_replaced(row->name) ? NULL : plan_try_use(row->name);
+	return RecoveryInProgress() || clock_write_state() != WRITES_ACCEPTED || plan_is_replaced(row->name) ? NULL : plan_try_use(row->name);
 }
 
 /* Counts the splits of a plan. */

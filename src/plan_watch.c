@@ -757,6 +757,23 @@ look_at_all(PlanEntry *entry, void *arg)
 	LWLockRelease(&entry->lock);
 }
 
+/* While no writes were accepted no worker could say that it lives. */
+static bool
+renew_claim(ClaimEntry *claim, void *arg)
+{
+	if (claim->state == CLAIM_LIVE)
+		claim->deadline_us = Max(claim->deadline_us, clock_now_us() + claim->ttl_us);
+	return false;
+}
+
+static bool
+renew_member(MemberEntry *member, void *arg)
+{
+	if (member->state == MEMBER_LIVE)
+		member->deadline_us = Max(member->deadline_us, clock_now_us() + member->ttl_us);
+	return false;
+}
+
 /*
  * One look at all plans; `first`: this server has begun to lead since the last one. In a
  * supervisor's tick.
@@ -766,6 +783,7 @@ plan_watch(Oid instance, bool first)
 {
 	static int64 purged_us = 0;
 	static bool unlisted = true;
+	static bool held = false;
 	Watch		watch = {.instance = instance};
 
 	unlisted = unlisted || first;
@@ -773,8 +791,15 @@ plan_watch(Oid instance, bool first)
 		plan_entry_visit(instance, look_at_all, NULL);
 	if (unlisted)
 		unlisted = !list_plans();
+	held = held || clock_write_state() != WRITES_ACCEPTED;
 	if (!worker_may_run(false))
 		return;
+	if (held)
+	{
+		member_visit(instance, renew_member, NULL);
+		claim_visit(instance, renew_claim, NULL);
+		held = false;
+	}
 	load_next();
 	watch.plans = make_set("revenant plans", sizeof(PlanDeadline));
 	plan_entry_visit(instance, note_plan, &watch);

@@ -60,6 +60,11 @@ $standby->start;
 sql("ALTER SYSTEM SET revenant.enabled = off; SELECT pg_reload_conf()");
 becomes("SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type IN ('revenant delivery', 'revenant runner')", 'the primary runs nothing any more');
 sql("SELECT revenant.send('box', 'a', '{}'); SELECT revenant.acquire('lease', ttl => '1 h')");
+sql(q{
+	SELECT revenant.create_plan('work', lease_ttl => '1 h', max_attempts => 1);
+	SELECT revenant.publish('work', revenant.lead_plan('work', 'test'), '[{"id": "a"}]');
+	SELECT revenant.claim_splits('work', 'worker');
+});
 my $before = sql('SELECT count(*) FROM ran');
 my $failures = sql("SELECT count(*) FROM revenant.task_runs WHERE outcome = 'failed'");
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
@@ -77,6 +82,10 @@ is(sql("SELECT count(*) FROM revenant.task_runs WHERE outcome = 'failed'"), $fai
 is(sql('SELECT count(*) FROM ran'), $before, 'and nothing was done');
 sqlstate('25006', "SELECT revenant.try_acquire('other', ttl => '1 s')", 'who asks is told that it is read-only');
 
+# who only looks does not make the time run
+is(sql("SELECT revenant.is_current('lease', 1)"), 'f', 'one can look at a lease');
+is(sql("SELECT state, owned FROM revenant.plans WHERE plan = 'work'"), 'open|1', '... and at a plan');
+
 # --- let go
 
 my $lifted = sql('SELECT clock_timestamp()');
@@ -88,6 +97,7 @@ becomes("SELECT count(*) = 2 FROM ran WHERE what = 'planner'", '... and the plan
 becomes("SELECT phase = 'leading' FROM revenant.tasks WHERE name = 'patient'", '... and what waits for its claim_delay');
 is(sql("SELECT started_at >= '$lifted'::timestamptz + '1 s' FROM revenant.task_runs WHERE name = 'patient' ORDER BY run DESC LIMIT 1"), 't', 'which counts from there');
 is(sql("SELECT deadline >= '$lifted'::timestamptz + ttl FROM revenant.leases WHERE lease = 'lease'"), 't', 'as does the time that a lease of the old primary is held for');
+becomes("SELECT deadline >= '$lifted'::timestamptz + '1 h' FROM revenant.splits WHERE plan = 'work' AND split = 'a'", '... and a split is owned for');
 is(sql("SELECT count(*) FROM revenant.task_runs WHERE outcome = 'failed'"), $failures, 'nothing has failed');
 
 # --- and again, while it leads

@@ -79,6 +79,8 @@ sql("SET SESSION AUTHORIZATION $_; SELECT revenant.create_snapshot_table('${_}_s
 	foreach qw(mallory other);
 warm($node, 'mallory', 'one');
 warm($node, 'other', 'one');
+sql("SET SESSION AUTHORIZATION mallory; SELECT revenant.create_snapshot_table('second_state'); SELECT revenant.create_entity_type('second', 'second_state', 'public.counter', durability => 'interval', flush_every => '100 ms')");
+warm($node, 'second', 'one');
 sql('ALTER TABLE mallory_state ADD CHECK (stubborn(state)) NOT VALID');
 my $flusher = "SELECT %s FROM pg_stat_activity WHERE backend_type = 'revenant flush' AND usename = 'mallory'";
 sub keep_busy
@@ -97,6 +99,11 @@ becomes("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)", 'th
 like(slurp_file($node->logfile), qr/revenant ended the flusher of role "mallory": a function went on although it was cancelled/, 'and the log says why');
 my $mallorys = sql("SELECT state ->> 'n' FROM revenant.read_entity('mallory', 'one')");
 is(sql("SELECT dirty FROM revenant.loaded_entities WHERE type = 'mallory' AND id = 'one'"), 't', 'what it had to write is in memory still');
+
+# the next one does not begin with it
+sql("SELECT revenant.call('second', 'one', '1')");
+$n = sql("SELECT state ->> 'n' FROM revenant.read_entity('second', 'one')");
+becomes("SELECT state ->> 'n' = '$n' FROM second_state WHERE id = 'one'", 'what is in another table of hers is written by the next one');
 
 # who wants the process to end waits for it, though not for ever
 keep_busy();
