@@ -263,7 +263,7 @@ raise_no_room(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("out of shared memory for leases"),
-			 errdetail("What revenant.shared_memory (%d MB) has for leases, three quarters at most, is used up.",
+			 errdetail("Three quarters of revenant.shared_memory (%d MB) are for leases, and are used up.",
 					   guc_shared_memory_mb),
 			 errhint("Raise revenant.shared_memory, or let fewer leases be held at once.")));
 }

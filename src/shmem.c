@@ -54,7 +54,6 @@
  * what exists already and only has to be brought back there is a little more.
  */
 #define AREA_RESERVE_DIVISOR 4
-#define AREA_RESERVE_MIN (Size) (2 * 1024 * 1024)	/* the area takes 64 kB at a time for each size of objects */
 #define AREA_LAST_RESERVE_DIVISOR 8
 #define AREA_LAST_RESERVE (Size) (512 * 1024)	/* beside that: what the segments of a small area lose */
 
@@ -303,7 +302,7 @@ shmem_has_room(Size more)
 {
 	Size		limit = (Size) guc_shared_memory_mb * 1024 * 1024;
 
-	return pg_atomic_read_u64(&shared->accounted) + more <= limit - Max(limit / AREA_RESERVE_DIVISOR, AREA_RESERVE_MIN);
+	return pg_atomic_read_u64(&shared->accounted) + more <= limit - limit / AREA_RESERVE_DIVISOR;
 }
 
 /* The same for what exists already, and is only brought back into shared memory. */
