@@ -210,13 +210,11 @@ find_problem(const MessageRow *row)
 static bool
 is_due(const MessageRow *row)
 {
-	TimestampTz now = GetCurrentTimestamp();
-
 	if (!row->native || row->sender_oid != runner_me.role || row->lane == LANE_SET_ASIDE)
 		return false;
 	if (row->lane == LANE_RETRIES)
-		return message_retry_is_due(row->deliver_at, row->attempts, now);
-	return row->deliver_at == 0 || row->deliver_at <= now;
+		return message_retry_is_due(row->deliver_at, row->attempts, GetCurrentTimestamp());
+	return row->deliver_at == 0 || row->deliver_at <= GetCurrentTimestamp();
 }
 
 static void

@@ -498,21 +498,23 @@ lease_entry_is_settled(LeaseEntry *entry)
 }
 
 /*
- * Moves the deadline of a hold that was found before this server accepted writes: it counts
- * from when that does, and until then it is always ahead. The caller has the mutex.
+ * Reads the committed hold. The deadline of one that was found before this server accepted
+ * writes is moved first: it counts from when that does, and until then it is always ahead. The caller has the mutex.
  */
 static void
-count_from_acceptance(LeaseEntry *entry)
+read_now(LeaseEntry *entry, LeaseHold *now)
 {
-	LeaseHold  *now = &entry->now;
-	bool		accepted;
+	LeaseHold  *hold = &entry->now;
 
-	if (now->unaccepted_us == 0)
-		return;
-	accepted = clock_has_accepted();
-	now->deadline_us = Max(now->deadline_us, clock_writable_since_us() + now->unaccepted_us);
-	if (accepted)
-		now->unaccepted_us = 0;
+	if (hold->unaccepted_us != 0)
+	{
+		bool		accepted = clock_has_accepted();
+
+		hold->deadline_us = Max(hold->deadline_us, clock_writable_since_us() + hold->unaccepted_us);
+		if (accepted)
+			hold->unaccepted_us = 0;
+	}
+	*now = *hold;
 }
 
 /* Reads both holds at one instant. `next` may be NULL. */
@@ -520,8 +522,7 @@ void
 lease_entry_snapshot(LeaseEntry *entry, LeaseHold *now, LeaseHold *next)
 {
 	SpinLockAcquire(&entry->mutex);
-	count_from_acceptance(entry);
-	*now = entry->now;
+	read_now(entry, now);
 	if (next)
 		*next = entry->next;
 	SpinLockRelease(&entry->mutex);
@@ -538,8 +539,7 @@ lease_entry_is_live(LeaseEntry *entry, LeaseHold *now)
 	bool		live;
 
 	SpinLockAcquire(&entry->mutex);
-	count_from_acceptance(entry);
-	*now = entry->now;
+	read_now(entry, now);
 	live = lease_hold_is_live(now, clock_now_us());
 	SpinLockRelease(&entry->mutex);
 	return live;
@@ -584,8 +584,7 @@ lease_entry_is_taken(LeaseEntry *entry, LeaseHold *now)
 	bool		taken;
 
 	SpinLockAcquire(&entry->mutex);
-	count_from_acceptance(entry);
-	*now = entry->now;
+	read_now(entry, now);
 	taken = lease_hold_free_from(now) != 0 && lease_hold_free_from(now) > clock_now_us();
 	SpinLockRelease(&entry->mutex);
 	return taken && !lease_hold_lost_its_session(now, &entry->key);

@@ -357,14 +357,16 @@ def message_gone(recorded, history):
 
 @alteration('messages', 'one is delivered twice')
 def message_twice(recorded, history):
-    row = recorded.rows('delivery', kind='send')[0]
-    recorded.final.append({**row, 'n': row['n'] + 100000})
-    return True
+    return delivered_twice(recorded, 'send')
 
 
 @alteration('messages', 'a timer is delivered twice')
 def timer_twice(recorded, history):
-    row = recorded.rows('delivery', kind='timer')[0]
+    return delivered_twice(recorded, 'timer')
+
+
+def delivered_twice(recorded, kind):
+    row = recorded.rows('delivery', kind=kind)[0]
     recorded.final.append({**row, 'n': row['n'] + 100000})
     return True
 
