@@ -23,6 +23,7 @@ READINGS = {
         UNION ALL SELECT 'interval', id, version, state FROM chaos.interval
         UNION ALL SELECT 'on_stop', id, version, state FROM chaos.on_stop""",
     'page': "SELECT id, version, state, deleted FROM chaos.page UNION ALL SELECT id, version, state, deleted FROM chaos.page_history",
+    'life': "SELECT id, version, state, deleted FROM chaos.mortal UNION ALL SELECT id, version, state, deleted FROM chaos.mortal_history",
     'serial': 'SELECT stream, n FROM chaos.serial',
     'guarded': 'SELECT n, token, p, op FROM chaos.guarded',
     'delivery': 'SELECT id, n, tag, hops, kind, sender, message_id, attempt FROM chaos.delivery',

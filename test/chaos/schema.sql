@@ -75,6 +75,10 @@ SELECT revenant.create_entity_type('interval', 'chaos.interval', 'chaos.count_ca
 SELECT revenant.create_entity_type('on_stop', 'chaos.on_stop', 'chaos.count_call', '{"n": 0, "digest": ""}',
 	durability => 'on_stop', idle_timeout => '10 s');
 
+-- Deleted now and then, and called again. All versions are kept.
+SELECT revenant.create_snapshot_table('chaos.mortal', history => -1);
+SELECT revenant.create_entity_type('mortal', 'chaos.mortal', 'chaos.count_call', '{"n": 0, "digest": ""}');
+
 -- Snapshots by hand: who saves says which version it was made from. All versions are kept.
 SELECT revenant.create_snapshot_table('chaos.page', history => -1);
 

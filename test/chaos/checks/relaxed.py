@@ -56,13 +56,15 @@ def check(history):
     found = Found()
     intervals = hindered(history)
     calls, seen = collections.defaultdict(list), collections.defaultdict(list)
+    asked = collections.Counter(op['req'] for op in history.ops.get('request', ()))
     for op in history.some('call', 'request', 'read'):
         if op['type'] in RELAXED and op.get('n') is not None:
             key = op['type'], op['id']
             if op.f != 'read':
                 calls[key].append(op)
-            # what was there before it
-            seen[key].append((op.t0, op['n'] - (op.f != 'read'), op))
+            # what was there before it; what a request that was repeated is answered may be of long ago
+            if op.f != 'request' or asked[op['req']] == 1:
+                seen[key].append((op.t0, op['n'] - (op.f != 'read'), op))
     written = collections.defaultdict(list)
     for op in history.some('flush', 'stop'):
         written[op['type'], op['id']].append(op)

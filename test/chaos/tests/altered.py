@@ -290,6 +290,14 @@ def said_aborted(recorded, history):
             return True
 
 
+@alteration('receipts', 'what was undone was said to be committed')
+def said_committed(recorded, history):
+    for op in history.some('receipt_status'):
+        if op['status'] == 'aborted' and not recorded.rows('call', tag=op['tag']) and history.survives(op):
+            recorded.change(op, status='committed')
+            return True
+
+
 @alteration('versions', 'the next state of a relaxed entity has the version of the one before')
 def version_again(recorded, history):
     calls = [op for op in history.some('call') if op['type'] == 'interval' and history.survives(op)]
@@ -346,6 +354,21 @@ def past_forgotten(recorded, history):
             return True
 
 
+@alteration('lives', 'a deletion is undone')
+def lives_on(recorded, history):
+    for row in recorded.rows('life', deleted=True):
+        for after in recorded.rows('life', id=row['id'], version=row['version'] + 1):
+            recorded.replace(after, state={**after['state'], 'n': after['state']['n'] + 1})
+            return True
+
+
+@alteration('lives', 'a call is gone')
+def life_gone(recorded, history):
+    op = max((op for op in history.some('live') if history.survives(op)), key=lambda op: op['version'])
+    recorded.remove(*[row for row in recorded.rows('life', id=op['id']) if row['version'] >= op['version']])
+    return True
+
+
 @alteration('messages', 'one is not delivered')
 def message_gone(recorded, history):
     for op in history.some('send_once'):
@@ -388,6 +411,20 @@ def messages_exchanged(recorded, history):
             recorded.replace(first[0], n=second[0]['n'])
             recorded.replace(second[0], n=first[0]['n'])
             return True
+
+
+@alteration('messages', 'one that always fails was set aside an attempt too early')
+def aside_early(recorded, history):
+    for row in recorded.rows('message', state='set aside'):
+        recorded.replace(row, attempts=row['attempts'] - 1)
+        return True
+
+
+@alteration('messages', 'one that always fails is tried for ever')
+def never_aside(recorded, history):
+    for row in recorded.rows('message', state='set aside'):
+        recorded.replace(row, attempts=row['attempts'] + 5, state='retrying')
+        return True
 
 
 @alteration('messages', 'a timer that was taken back has come')

@@ -204,6 +204,10 @@ rejects('calls', 'by nobody', FIRST_ROW, state(1, D1))
 accepts('calls', 'a request whose first attempt is not known', FIRST, FIRST_ROW, request(3, 4, 'info'), request(5, 6, n=2, digest=D2), row('call', n=2, tag='request r', **CALL), state(2, D2))
 rejects('calls', 'a request that has happened twice', FIRST, FIRST_ROW, request(3, 4, 'info'), request(5, 6, n=3, digest=chained(D2, 'request r')),
         row('call', n=2, tag='request r', **CALL), row('call', n=3, tag='request r', **CALL), state(3, chained(D2, 'request r')))
+rejects('calls', 'a request that was answered, asked again, and has happened twice', FIRST, FIRST_ROW, request(3, 4, n=2, digest=D2), request(5, 6, n=3, digest=chained(D2, 'request r')),
+        row('call', n=2, tag='request r', **CALL), row('call', n=3, tag='request r', **CALL), state(3, chained(D2, 'request r')))
+rejects('calls', 'a request that was answered, asked again, and answered otherwise', FIRST, FIRST_ROW, request(3, 4, n=2, digest=D2), request(5, 6, n=3, digest=D2),
+        row('call', n=2, tag='request r', **CALL), state(2, D2))
 accepts('calls', 'lost by a promotion', op('call', 98, 99, number=1, lsn='0/2000', n=1, digest=D1, tag='a#1', row=True, version=1, durable=True, **CALL), PROMOTION, state(0, ''))
 rejects('calls', 'not lost by a promotion', op('call', 98, 99, number=1, lsn='0/800', n=1, digest=D1, tag='a#1', row=True, version=1, durable=True, **CALL), PROMOTION, state(0, ''))
 
@@ -218,6 +222,9 @@ rejects('receipts', 'aborted and there', status(3, 4, 'aborted'), FIRST_ROW)
 accepts('receipts', 'aborted and not there', status(3, 4, 'aborted'))
 accepts('receipts', 'committed, and then lost by a promotion', status(98, 99, 'committed', lsn='0/2000'), PROMOTION)
 rejects('receipts', 'committed, said after the promotion, and not there', status(112, 113, 'committed', lsn='0/2000', tli=2), PROMOTION)
+UNDONE = op('call', 1, 2, 'fail', number=1, n=1, digest=D1, tag='a#1', row=True, version=1, durable=True, **CALL)
+accepts('receipts', 'aborted, undone, and not there', UNDONE, status(3, 4, 'aborted'), state(0, ''))
+rejects('receipts', 'committed, undone, and not there', UNDONE, status(3, 4, 'committed'), state(0, ''))
 rejects('receipts', 'not known', status(3, 4, 'unknown'), FIRST_ROW)
 ROWLESS = op('call', 1, 2, 'info', number=1, n=1, digest=D1, tag='a#1', row=False, version=1, durable=True, **CALL)
 accepts('receipts', 'committed, without a row, and its entity has come that far', ROWLESS, status(3, 4, 'committed'), state(2, 'd'))
@@ -261,6 +268,10 @@ accepts('relaxed', 'lost by the crash beside which it was called, not by the nex
 rejects('relaxed', 'a shutdown lost what was called beside it', called(20.2, 20.4, 5, 5, 'a'), outage('restart_fast', 20, 21), left(4))
 rejects('relaxed', 'lost by one of two shutdowns', called(19, 19.5, 5, 5, 'a'), outage('restart_fast', 20, 21), outage('restart_fast', 30, 31), left(4, t0=32))
 accepts('relaxed', 'lost by a crash or the shutdown after it, who knows', called(19, 19.5, 5, 5, 'a', type_='on_stop'), outage('restart_fast', 30, 31), CRASH, left(4, t0=32, type_='on_stop'))
+ASKED = [op('request', *when, type='interval', id='i', req='r', tag='request r', n=3, digest='d', first=when[0]) for when in ((2, 3), (22, 23))]
+accepts('relaxed', 'a request that was repeated is answered with what it did before the crash', ASKED[0], called(5, 6, 5, 5, 'a'), CRASH, ASKED[1],
+        state(5, 'd', type_='interval', id_='i'))
+rejects('relaxed', 'a request that was made once is answered with what was left', called(5, 6, 5, 5, 'a'), CRASH, ASKED[1], state(5, 'd', type_='interval', id_='i'))
 accepts('relaxed', 'nothing lost', called(5, 6, 5, 5, 'a'), CRASH, called(22, 23, 1000, 6, 'b', digest=chained('d', 'b')))
 rejects('relaxed', 'lost in the end', called(5, 6, 5, 5, 'a'), CRASH, state(4, 'd', type_='interval', id_='i'))
 accepts('relaxed', 'a full disk was in the way', called(5, 6, 5, 5, 'a'), fault('full_disk', 5, 17), CRASH, left(4))
@@ -281,12 +292,40 @@ accepts('relaxed', 'a state of its past', called(1, 2, 1, 1, 'a', digest='d'), c
 accepts('relaxed', 'another past after a crash', called(18, 19, 1, 1, 'a'), called(19, 19.5, 2, 2, 'b', digest=chained('d', 'b')), CRASH, called(22, 23, 1000, 2, 'c', digest='e'))
 
 # ---------------------------------------------------------------------
+# lives
+# ---------------------------------------------------------------------
+
+
+def life(version, n, tag, digest, deleted=False):
+    return row('life', id='k', version=version, state=None if deleted else {'n': n, 'tag': tag, 'digest': digest}, deleted=deleted)
+
+
+def lived(t0, t1, version, n, tag, digest, e='ok', **more):
+    return op('live', t0, t1, e, id='k', version=version, n=n, tag=tag, digest=digest, **more)
+
+
+GONE = life(2, 0, None, None, deleted=True)
+BORN, AGAIN = chained('', 'a'), chained('', 'b')
+accepts('lives', 'called, deleted, called again', lived(1, 2, 1, 1, 'a', BORN), op('delete', 3, 4, id='k', deleted=True, version=2), lived(5, 6, 3, 1, 'b', AGAIN),
+        life(1, 1, 'a', BORN), GONE, life(3, 1, 'b', AGAIN))
+rejects('lives', 'what was deleted lives on', life(1, 1, 'a', BORN), GONE, life(3, 2, 'b', chained(BORN, 'b')))
+rejects('lives', 'a deletion that was confirmed and is not there', op('delete', 3, 4, id='k', deleted=True, version=2), life(1, 1, 'a', BORN), life(2, 2, 'b', chained(BORN, 'b')))
+rejects('lives', 'a deletion that was confirmed, and the end is before it', op('delete', 3, 4, id='k', deleted=True, version=2), life(1, 1, 'a', BORN))
+accepts('lives', 'a deletion that a promotion lost', op('delete', 98, 99, lsn='0/2000', id='k', deleted=True, version=2), PROMOTION, life(1, 1, 'a', BORN))
+rejects('lives', 'deleted twice', life(1, 1, 'a', BORN), GONE, life(3, 0, None, None, deleted=True))
+rejects('lives', 'a version is missing', life(1, 1, 'a', BORN), life(3, 2, 'b', chained(BORN, 'b')))
+rejects('lives', 'a version is there twice', life(1, 1, 'a', BORN), life(1, 1, 'b', AGAIN))
+rejects('lives', 'a call that was confirmed is another one', lived(1, 2, 1, 1, 'b', AGAIN), life(1, 1, 'a', BORN))
+rejects('lives', 'a call that failed is there', lived(1, 2, 1, 1, 'a', BORN, 'fail'), life(1, 1, 'a', BORN))
+accepts('lives', 'a call that is not known', lived(1, 2, 1, 1, 'a', BORN, 'info'), life(1, 1, 'a', BORN))
+
+# ---------------------------------------------------------------------
 # messages
 # ---------------------------------------------------------------------
 
 
-def send(t0, t1, e='ok', tag='m', f='send', id_='k', hops=0, **more):
-    return op(f, t0, t1, e, id=id_, tags=[tag] if isinstance(tag, str) else tag, hops=hops, fails=0, **more)
+def send(t0, t1, e='ok', tag='m', f='send', id_='k', hops=0, fails=0, **more):
+    return op(f, t0, t1, e, id=id_, tags=[tag] if isinstance(tag, str) else tag, hops=hops, fails=fails, **more)
 
 
 def delivery(n, tag='m', hops=0, id_='k', **more):
@@ -325,6 +364,12 @@ rejects('messages', 'out of order', send(1, 2), send(3, 4, tag='o', p='b'), deli
 accepts('messages', 'in any order where sends overlap', send(1, 4), send(3, 5, tag='o', p='b'), delivery(2), delivery(1, tag='o'))
 rejects('messages', 'one transaction out of order', send(1, 2, tag=['m', 'o']), delivery(2), delivery(1, tag='o'))
 rejects('messages', 'set aside', send(1, 2), message(state_='set aside', attempts=6))
+accepts('messages', 'set aside, and always fails', send(1, 2, fails=1000), message(state_='set aside', attempts=6))
+rejects('messages', 'set aside too early', send(1, 2, fails=1000), message(state_='set aside', attempts=5))
+rejects('messages', 'not set aside in the end', send(1, 2, fails=1000), message(state_='retrying', attempts=7))
+rejects('messages', 'always fails, and is gone', send(1, 2, fails=1000))
+rejects('messages', 'set aside twice', send(1, 2, fails=1000), message(state_='set aside', attempts=6), message(state_='set aside', attempts=6))
+rejects('messages', 'asked again and sent again', send(1, 2, f='send_once', req='r'), send(3, 4, f='send_once', req='r'), delivery(1), delivery(2))
 
 # ---------------------------------------------------------------------
 # splits, planners, quarantine

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Messages and timers: to few entities, in order, some sent on, some that fail for a while, some taken back. See client.py."""
+"""Messages and timers: to few entities, in order, some sent on, some that fail for a while or for ever, some taken back. See client.py."""
 import collections
 import time
 import uuid
@@ -8,12 +8,16 @@ from psycopg.types.json import Jsonb
 
 from client import Client
 
+AGAIN = 0.1             # of those requests that were answered
+NEVER = 1000            # failures: so often nothing is tried
+
 
 class Messages(Client):
     def __init__(self):
         super().__init__()
         self.asked = None                                   # a send with a request_id whose outcome is not known
         self.timers = collections.deque(maxlen=20)
+        self.doomed = False                                 # one has been sent that always fails
 
     def begun(self):
         if self.asked is not None:
@@ -22,10 +26,15 @@ class Messages(Client):
     def step(self):
         shape = self.random.random()
         id_ = f'sink {self.random.randint(0, 4)}'
-        if shape < 0.35:
+        if not self.doomed or shape < 0.002:
+            self.send_doomed()
+        elif shape < 0.35:
             self.send(id_)
         elif shape < 0.6:
-            self.send_once(id_, str(uuid.UUID(int=self.random.getrandbits(128), version=4)), self.contents())
+            request = str(uuid.UUID(int=self.random.getrandbits(128), version=4)), self.contents()
+            self.send_once(id_, *request)
+            if self.asked is None and self.random.random() < AGAIN:
+                self.send_once(id_, *request)
         elif shape < 0.85:
             self.set_timer(id_)
         elif self.timers:
@@ -53,6 +62,14 @@ class Messages(Client):
             op.says(messages=[self.value('SELECT revenant.send(%s, %s, %s, %s)', 'sink', id_, Jsonb({'tag': tag, **contents}), request)])
         if op.ok:
             self.asked = None
+
+    def send_doomed(self):
+        """To an entity of its own, since it holds up what is behind it."""
+        with self.operation('send', id='doomed') as op:
+            tag, contents = f'{self.name}#{op.number}', {'hops': 0, 'fails': NEVER}
+            op.says(tags=[tag], **contents)
+            op.says(messages=[self.value('SELECT revenant.send(%s, %s, %s)', 'sink', f'doomed {tag}', Jsonb({'tag': tag, **contents}))])
+        self.doomed = op.ok
 
     def set_timer(self, id_):
         delay = self.random.choice((0.0, 0.05, 0.5, 2.0, 8.0))
