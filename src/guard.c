@@ -505,7 +505,27 @@ SQL_FUNCTION(revenant_guard_table)
 	PG_RETURN_VOID();
 }
 
-/* revenant.unguard_table(target): takes a guard away. Raises 42704 where there is none. */
+/*
+ * Whether a table has a trigger of this name that is its own: none that it has as a partition, from a table above it. The caller
+ * has locked it, or does not mind if another one is there a moment later.
+ */
+static bool
+has_own_trigger(Oid relid, const char *name)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	bool		has = false;
+
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &rel->trigdesc->triggers[i];
+
+		has = has || (strcmp(trigger->tgname, name) == 0 && !trigger->tgisclone);
+	}
+	table_close(rel, AccessShareLock);
+	return has;
+}
+
+/* revenant.unguard_table(target): takes a table's own guard away. Raises 42704 where there is none. */
 SQL_FUNCTION(revenant_unguard_table)
 {
 	Oid			relid;
@@ -518,7 +538,7 @@ SQL_FUNCTION(revenant_unguard_table)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("table \"%s\" has no guard", get_rel_name(relid))));
 	run(psprintf("DROP TRIGGER " GUARD_TRIGGER " ON %s", qualified_name(relid)));
-	if (OidIsValid(get_trigger_oid(relid, GUARD_REPLICA_TRIGGER, true)))
+	if (has_own_trigger(relid, GUARD_REPLICA_TRIGGER))
 		run(psprintf("DROP TRIGGER " GUARD_REPLICA_TRIGGER " ON %s", qualified_name(relid)));
 	PG_RETURN_VOID();
 }

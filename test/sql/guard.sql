@@ -311,6 +311,12 @@ DELETE FROM parts WHERE a = 2;
 SELECT a FROM parts;
 TRUNCATE parts;
 ROLLBACK;
+-- a guard of a partition's own comes and goes; what it has from the table above it stays
+SELECT revenant.guard_table('part_after', 'guard-other');
+SELECT revenant.unguard_table('part_after');
+SELECT revenant.unguard_table('part_after');
+SELECT t.tgrelid::regclass AS relation, t.tgname, t.tgenabled FROM pg_trigger AS t
+WHERE t.tgname LIKE 'revenant%' AND t.tgrelid::regclass::text LIKE 'part%' ORDER BY 1, 2;
 SELECT revenant.unguard_table('parts');
 SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'revenant%' AND tgrelid::regclass::text LIKE 'part%';
 INSERT INTO part_after VALUES (11);
