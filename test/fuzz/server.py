@@ -56,11 +56,18 @@ class Server:
 
     def __init__(self):
         self.log = Log(os.path.join(os.path.dirname(os.environ['PGHOST']), 'server.log'))
-        self.sources = {name for name in os.listdir(os.path.join(HERE, '..', '..', 'src')) if name.endswith(('.c', '.h'))}
+        folder = os.path.join(HERE, '..', '..', 'src')
+        self.sources = {name: open(os.path.join(folder, name)).read() for name in os.listdir(folder) if name.endswith(('.c', '.h'))}
         with connect(database='postgres') as conn:
             self.major = conn.info.server_version // 10000
             self.started = ask(conn, 'SELECT extract(epoch FROM pg_postmaster_start_time())::float8')
         self.tokens = {}
+
+    def raised(self, diag):
+        """Whether it was revenant that raised an error. PostgreSQL has files of the same names."""
+        source = self.sources.get(os.path.basename(diag.source_file or ''), '')
+        name = re.escape((diag.source_function or '?').removesuffix('_body'))       # what SQL_FUNCTION defines
+        return re.search(rf'^(SQL_FUNCTION\()?{name}\b', source, re.MULTILINE) is not None
 
     def make(self):
         """Roles and databases, unless they are there already."""
@@ -90,6 +97,7 @@ class Server:
             for query in ("SELECT revenant.revoke(lease) FROM revenant.leases WHERE scope = 'ttl' AND lease NOT LIKE 'task/%'",
                           "SELECT revenant.drop_task(name) FROM revenant.task WHERE name NOT IN ('canary') AND name NOT LIKE 'plan/%'",
                           "SELECT revenant.drop_plan(plan) FROM revenant.plan",
+                          "SELECT revenant.drop_entity_type(type) FROM revenant.entity_type WHERE type NOT IN ('account', 'page')",
                           "SELECT revenant.discard_message(message_id) FROM revenant.messages WHERE state <> 'waiting'",
                           "SELECT revenant.unguard_table(g) FROM (SELECT DISTINCT t.tgrelid FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid = 'revenant._guard'::regproc AND t.tgparentid = 0) AS o (g)",
                           "TRUNCATE fz.planned, fz.guarded",
