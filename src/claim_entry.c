@@ -60,16 +60,7 @@ claim_find(Oid instance, int64 epoch)
 	return dshash_find(shmem_table(SHARED_CLAIMS), &key, true);
 }
 
-static bool
-is_dead(ClaimEntry *claim, void *arg)
-{
-	return claim->state == CLAIM_DEAD;
-}
-
-/*
- * The same, made if it is not there: what it says is to be filled in. Where memory is full what is
- * dead goes first, whose session has ended without removing it. Raises 53200.
- */
+/* The same, made if it is not there: what it says is to be filled in. Raises 53200. */
 ClaimEntry *
 claim_make(Oid instance, int64 epoch)
 {
@@ -77,8 +68,6 @@ claim_make(Oid instance, int64 epoch)
 	ClaimEntry *claim;
 	bool		found;
 
-	if (!shmem_has_room(PLAN_ENTRY_BYTES(ClaimEntry)))
-		claim_visit(instance, is_dead, NULL);
 	plan_require_room(PLAN_ENTRY_BYTES(ClaimEntry));
 	claim = dshash_find_or_insert(shmem_table(SHARED_CLAIMS), &key, &found);
 	if (!found)
@@ -141,7 +130,7 @@ claim_visit(Oid instance, bool (*visit) (ClaimEntry *claim, void *arg), void *ar
 	dshash_seq_term(&scan);
 }
 
-/* Removes the claims of a database that are over, and those of any other instance of the extension. Called by workers. */
+/* Removes claims that are over, whose session has ended without that, and those of other instances of the extension: see plan_purge_removes(). */
 void
 claim_entry_purge(Oid database, Oid keep_instance)
 {
@@ -151,7 +140,7 @@ claim_entry_purge(Oid database, Oid keep_instance)
 	dshash_seq_init(&scan, shmem_table(SHARED_CLAIMS), true);
 	while ((claim = dshash_seq_next(&scan)) != NULL)
 	{
-		if (claim->key.database != database || (claim->key.instance == keep_instance && claim->state != CLAIM_DEAD))
+		if (!plan_purge_removes(claim->key.database, claim->key.instance, claim->state == CLAIM_DEAD, database, keep_instance))
 			continue;
 		dshash_delete_current(&scan);
 		shmem_account(-(int64) PLAN_ENTRY_BYTES(ClaimEntry));

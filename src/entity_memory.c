@@ -132,7 +132,7 @@ entity_state_make(const Jsonb *state, dsa_pointer *place, Size *bytes)
 	exit_registered = true;
 	*bytes = STATE_BYTES(VARSIZE(state));
 	*place = InvalidDsaPointer;
-	if (!shmem_has_room(*bytes))
+	if (!shmem_make_room(*bytes))
 		return false;
 	*place = dsa_allocate_extended(shmem_area(), size, DSA_ALLOC_NO_OOM);
 	if (!DsaPointerIsValid(*place))
@@ -247,7 +247,7 @@ entity_entry_make(const EntityKey *key, const EntityType *type, Oid owner, const
 
 	if (entry != NULL)
 		return entry;
-	if (!shmem_has_room(ENTRY_BYTES + strlen(type->name) + strlen(id)) || !make_names(type->name, id, &names, &names_bytes))
+	if (!shmem_make_room(ENTRY_BYTES + strlen(type->name) + strlen(id)) || !make_names(type->name, id, &names, &names_bytes))
 		return NULL;
 	entry = dshash_find_or_insert(table, key, &found);
 	if (found)
@@ -583,7 +583,7 @@ flusher_find(Oid instance, Oid owner, bool create)
 
 	if (latest != NULL && memcmp(&latest->key, &key, sizeof(key)) == 0)
 		return latest;
-	if (!create || !shmem_has_room(sizeof(Flusher)))
+	if (!create || !shmem_make_room(sizeof(Flusher)))
 	{
 		Flusher    *flusher = dshash_find(table, &key, false);
 

@@ -51,13 +51,10 @@
 #define ENTRY_BYTES ((sizeof(LeaseEntry) + 16) * 9 / 8 + 16)
 #define NAME_BYTES(len) (MAXALIGN(len) * 5 / 4)
 
-/* A full area is searched for what can go at most that often. */
-#define PURGE_EVERY_US US_PER_S
-
 /*
  * Keys of entries that this process freed, oldest first: the last KEEP_FREE
  * stay, the ones before are deleted at the next call. What does not fit
- * is left to the supervisor's sweep.
+ * is left to whoever needs the room, or to the supervisor's sweep.
  */
 #define KEEP_FREE 8
 #define RETIRED_MAX 256
@@ -272,17 +269,7 @@ raise_no_room(void)
 void
 lease_entry_need_room(Size bytes)
 {
-	static int64 purged_us = 0;
-
-	if (shmem_has_room(bytes))
-		return;
-	if (clock_now_us() - purged_us >= PURGE_EVERY_US)
-	{
-		purged_us = clock_now_us();
-		lease_entry_purge(MyDatabaseId, extension_get()->extension);
-		lease_holder_purge(MyDatabaseId);
-	}
-	if (!shmem_has_room(bytes))
+	if (!shmem_make_room(bytes))
 		raise_no_room();
 }
 
@@ -319,7 +306,8 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 		return entry;
 	if (how == LEASE_PIN_CREATE)
 		lease_entry_need_room(ENTRY_BYTES + NAME_BYTES(strlen(name)));
-	else if (how == LEASE_PIN_LOAD && !shmem_has_room_to_load(ENTRY_BYTES + NAME_BYTES(strlen(name))))
+	else if (how == LEASE_PIN_LOAD && !shmem_make_room(ENTRY_BYTES + NAME_BYTES(strlen(name))) &&
+			 !shmem_has_room_to_load(ENTRY_BYTES + NAME_BYTES(strlen(name))))
 		return pin_local(key, name);
 
 	name_place = lease_entry_allocate(strlen(name));
@@ -451,13 +439,12 @@ is_abandoned(LeaseEntry *entry, bool foreign)
 }
 
 /*
- * Deletes what a database has no use for: free entries, those that sessions
- * left behind, and everything of instances of the extension other than
- * `keep_instance` (InvalidOid: of all). What is pinned stays; its user is
- * still there. While a partition is locked nobody can pin what is in it.
+ * Deletes free entries, those that sessions left behind, and everything of a
+ * database's instances of the extension other than `keep_instance`; of that database, or of all.
+ * What is pinned stays; its user is still there. While a partition is locked nobody can pin what is in it.
  */
-void
-lease_entry_purge(Oid database, Oid keep_instance)
+static void
+delete_unused(Oid database, Oid keep_instance, bool all)
 {
 	dshash_seq_status scan;
 	LeaseEntry *entry;
@@ -465,15 +452,31 @@ lease_entry_purge(Oid database, Oid keep_instance)
 	dshash_seq_init(&scan, shmem_table(SHARED_LEASES), true);
 	while ((entry = dshash_seq_next(&scan)) != NULL)
 	{
-		if (entry->key.database != database || pg_atomic_read_u32(&entry->pins) > 0)
+		bool		of_database = entry->key.database == database;
+
+		if (!(of_database || all) || pg_atomic_read_u32(&entry->pins) > 0)
 			continue;
-		if (is_disposable(entry) || is_abandoned(entry, entry->key.instance != keep_instance))
+		if (is_disposable(entry) || is_abandoned(entry, of_database && entry->key.instance != keep_instance))
 		{
 			entry_dispose(entry);
 			dshash_delete_current(&scan);
 		}
 	}
 	dshash_seq_term(&scan);
+}
+
+/* Deletes what a database has no use for. `keep_instance` InvalidOid: all of it. */
+void
+lease_entry_purge(Oid database, Oid keep_instance)
+{
+	delete_unused(database, keep_instance, false);
+}
+
+/* Deletes what no database has a use for. In a transaction of one that has the extension. */
+void
+lease_entry_reclaim(void)
+{
+	delete_unused(MyDatabaseId, extension_get()->extension, true);
 }
 
 /* The name of an entry that is pinned or locked, palloc'd. */

@@ -283,7 +283,7 @@ lease_holder_reap(void)
 	}
 }
 
-/* Deletes the holds of a database that do not stand, whatever became of their processes. */
+/* Deletes the holds of a database (InvalidOid: of all) that do not stand, whatever became of their processes. */
 void
 lease_holder_purge(Oid database)
 {
@@ -295,7 +295,7 @@ lease_holder_purge(Oid database)
 	{
 		LOCKTAG		tag = lease_lock_hold(&holder->key.lease);
 
-		if (holder->key.lease.database != database)
+		if (OidIsValid(database) && holder->key.lease.database != database)
 			continue;
 		if (lease_hold_has_lock(&holder->hold, &tag, ShareLock) ||
 			(holder->busy && BackendPidGetProc(holder->hold.pid) != NULL))

@@ -304,7 +304,7 @@ member_visit(Oid instance, bool (*visit) (MemberEntry *member, void *arg), void 
 	dshash_seq_term(&scan);
 }
 
-/* Removes the members of a database that are over, and those of any other instance of the extension. Called by workers. */
+/* Removes members that are over, and those of other instances of the extension: see plan_purge_removes(). */
 void
 member_entry_purge(Oid database, Oid keep_instance)
 {
@@ -314,7 +314,7 @@ member_entry_purge(Oid database, Oid keep_instance)
 	dshash_seq_init(&scan, shmem_table(SHARED_MEMBERS), true);
 	while ((member = dshash_seq_next(&scan)) != NULL)
 	{
-		if (member->key.database != database || (member->key.instance == keep_instance && member->state != MEMBER_DEAD))
+		if (!plan_purge_removes(member->key.database, member->key.instance, member->state == MEMBER_DEAD, database, keep_instance))
 			continue;
 		free_arrays(member);
 		dshash_delete_current(&scan);

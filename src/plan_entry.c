@@ -53,16 +53,23 @@ plan_entry_params(void)
 	return &params;
 }
 
-/* Raises 53200 unless there is so much room in the area. */
+/* Raises 53200. */
+void
+plan_raise_no_room(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of shared memory for plans"),
+			 errdetail("revenant.shared_memory is used up."),
+			 errhint("Set revenant.shared_memory higher, and restart the server.")));
+}
+
+/* Raises 53200 unless there is so much room in the area, or can be made. With none of its locks. */
 void
 plan_require_room(Size bytes)
 {
-	if (!shmem_has_room(bytes))
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of shared memory for plans"),
-				 errdetail("revenant.shared_memory is used up."),
-				 errhint("Set revenant.shared_memory higher, and restart the server.")));
+	if (!shmem_make_room(bytes))
+		plan_raise_no_room();
 }
 
 /* ---------------------------------------------------------------- plans */
@@ -436,20 +443,22 @@ plan_entry_available(const PlanEntry *entry)
 void
 plan_entry_keep_notes(PlanEntry *entry)
 {
+	const Size	bytes = PLAN_ARRAY_BYTES(PLAN_NOTES * sizeof(PlanNote));
 	bool		lacking;
 
+	(void) shmem_make_room(bytes);
 	LWLockAcquire(&entry->lock, LW_EXCLUSIVE);
-	if (!DsaPointerIsValid(entry->notes) && shmem_has_room(PLAN_ARRAY_BYTES(PLAN_NOTES * sizeof(PlanNote))))
+	if (!DsaPointerIsValid(entry->notes) && shmem_has_room(bytes))
 	{
 		entry->notes = dsa_allocate_extended(shmem_area(), PLAN_NOTES * sizeof(PlanNote), DSA_ALLOC_NO_OOM);
 		if (DsaPointerIsValid(entry->notes))
-			shmem_account(PLAN_ARRAY_BYTES(PLAN_NOTES * sizeof(PlanNote)));
+			shmem_account(bytes);
 		entry->notes_lost = true;
 	}
 	lacking = !DsaPointerIsValid(entry->notes);
 	LWLockRelease(&entry->lock);
 	if (lacking)
-		plan_require_room(PG_INT32_MAX);
+		plan_raise_no_room();
 }
 
 /* Who gets what may be another by now. Takes the plan's lock. */
@@ -599,7 +608,7 @@ free_plan(PlanEntry *entry)
 	shmem_account(-(int64) PLAN_ENTRY_BYTES(PlanEntry));
 }
 
-/* Removes the plans of a database that are gone, and those of any other instance of the extension. Called by workers. */
+/* Removes plans that are gone, and those of other instances of the extension: see plan_purge_removes(). */
 void
 plan_entry_purge(Oid database, Oid keep_instance)
 {
@@ -609,7 +618,7 @@ plan_entry_purge(Oid database, Oid keep_instance)
 	dshash_seq_init(&scan, shmem_table(SHARED_PLANS), true);
 	while ((entry = dshash_seq_next(&scan)) != NULL)
 	{
-		if (entry->key.database != database || (entry->key.instance == keep_instance && !entry->gone) ||
+		if (!plan_purge_removes(entry->key.database, entry->key.instance, entry->gone, database, keep_instance) ||
 			pg_atomic_read_u32(&entry->pins) > 0)
 			continue;
 		free_plan(entry);

@@ -153,8 +153,21 @@ typedef struct PlanEntry
 #define PLAN_ENTRY_BYTES(type) ((sizeof(type) + 16) * 9 / 8 + 16)
 #define PLAN_ARRAY_BYTES(size) (MAXALIGN(size) * 5 / 4)
 
+/*
+ * Whether a purge of a database removes what is of this one and of this instance of the extension, and is over or not: what is over, and
+ * all of any other instance than one. InvalidOid: of every database what is over.
+ */
+static inline bool
+plan_purge_removes(Oid of_database, Oid of_instance, bool is_over, Oid database, Oid keep_instance)
+{
+	if (!OidIsValid(database))
+		return is_over;
+	return of_database == database && (is_over || of_instance != keep_instance);
+}
+
 extern const dshash_parameters *plan_entry_params(void);
 extern void plan_require_room(Size bytes);
+extern void plan_raise_no_room(void) pg_attribute_noreturn();
 extern void plan_key_make(PlanKey *key, Oid instance, const char *name);
 extern PlanEntry *plan_entry_pin(const PlanKey *key, const char *name, bool create);
 extern void plan_entry_unpin(PlanEntry *entry);

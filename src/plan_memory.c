@@ -219,7 +219,7 @@ load_claim(PlanEntry *entry, Oid instance, const KnownClaim *known, const SplitS
 		}
 		member_release(member);
 		if (!room)
-			plan_require_room(PG_INT32_MAX);
+			plan_raise_no_room();
 	}
 	claim = claim_make(instance, known->epoch);
 	claim->state = CLAIM_LIVE;
@@ -306,10 +306,7 @@ plan_load(const Extension *extension, PlanEntry *entry, const PlanRow *row)
 	pfree(loading.runnable.fresh);
 }
 
-/*
- * Removes what is over of a database, and all of any other instance of the extension there (InvalidOid:
- * all). Called by workers.
- */
+/* Removes what is over of a database, and all of any other instance of the extension there; InvalidOid: of every database what is over. */
 void
 plan_memory_purge(Oid database, Oid keep_instance)
 {

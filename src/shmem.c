@@ -57,6 +57,9 @@
 #define AREA_LAST_RESERVE_DIVISOR 8
 #define AREA_LAST_RESERVE (Size) (512 * 1024)	/* beside that: what the segments of a small area lose */
 
+/* A process looks that often at most for what can go. */
+#define RECLAIM_EVERY_US US_PER_S
+
 typedef struct Shared
 {
 	int			tranches[SHARED_TABLES + 1];	/* one per table, and the area's */
@@ -303,6 +306,27 @@ shmem_has_room(Size more)
 	Size		limit = (Size) guc_shared_memory_mb * 1024 * 1024;
 
 	return pg_atomic_read_u64(&shared->accounted) + more <= limit - limit / AREA_RESERVE_DIVISOR;
+}
+
+/*
+ * The same, once what nobody needs any more has gone, whose it was: what was
+ * released or has ended stays until then, or until a supervisor's next look. In a transaction of a database that has the extension;
+ * with no lock of a table, an entry or a plan.
+ */
+bool
+shmem_make_room(Size more)
+{
+	static int64 reclaimed_us = 0;
+
+	if (shmem_has_room(more))
+		return true;
+	if (clock_now_us() - reclaimed_us < RECLAIM_EVERY_US)
+		return false;
+	reclaimed_us = clock_now_us();
+	lease_entry_reclaim();
+	lease_holder_purge(InvalidOid);
+	plan_memory_purge(InvalidOid, InvalidOid);
+	return shmem_has_room(more);
 }
 
 /* The same for what exists already, and is only brought back into shared memory. */

@@ -35,6 +35,7 @@ extern dsa_area *shmem_area(void);
 extern int	shmem_tranche(SharedTable which);
 extern dshash_table *shmem_table(SharedTable which);
 extern bool shmem_has_room(Size more);
+extern bool shmem_make_room(Size more);
 extern bool shmem_has_room_to_load(Size more);
 extern void shmem_account(int64 bytes);
 
