@@ -21,6 +21,7 @@ ALL = {}
 class Fault:
     """The fleet, the clients' processes by name, and a source of random numbers of this one fault."""
     explains = ()           # what it may leave in the servers' logs, beside what is always fine: see serverlog.py
+    lasts = False           # whether another one may come in the middle of it: BESIDE
 
     def __init__(self, fleet, clients, rng):
         self.fleet, self.clients, self.rng = fleet, clients, rng
@@ -169,6 +170,7 @@ class Promote(Fault):
 class StopClients(Fault):
     """SIGSTOP of some clients for longer than they are trusted; then they go on where they were."""
     name = 'stop_clients'
+    lasts = True
 
     def __init__(self, fleet, clients, rng):
         super().__init__(fleet, clients, rng)
@@ -246,6 +248,7 @@ class Clock(Fault):
 class FullMemory(Fault):
     """All of our shared memory is taken, by leases of nobody else."""
     name = 'full_memory'
+    lasts = True
     most = 100000           # leases, far more than fit
     at_once = 500           # in a transaction, which has a limit
 
@@ -333,6 +336,7 @@ class FullDisk(Fault):
 class NoConnections(Fault):
     """Every connection that is not kept for superusers is taken."""
     name = 'no_connections'
+    lasts = True
 
     def __init__(self, fleet, clients, rng):
         super().__init__(fleet, clients, rng)
@@ -409,6 +413,19 @@ class SlowFsync(Fault):
         for node in self.fleet.nodes:
             node.bend(slow=0)
         return {}
+
+
+# What may come in the middle of one that lasts: they take nothing that its heal() needs, and need nothing that it has taken.
+BESIDE = ('kill_backend', 'kill_worker', 'kill_postmaster', 'restart_fast', 'restart_immediate', 'promote', 'terminate', 'clock')
+
+
+def beside(name, seed, names):
+    """In every other time of a fault that lasts, (name, seed) of one of `names` that comes in the middle of it; else None."""
+    rng = random.Random(f'beside {seed}')
+    others = sorted(set(names) & set(BESIDE))
+    if not ALL[name].lasts or not others or rng.random() < 0.5:
+        return None
+    return rng.choice(others), rng.getrandbits(32)
 
 
 def schedule(seed, names):
