@@ -60,7 +60,16 @@ claim_find(Oid instance, int64 epoch)
 	return dshash_find(shmem_table(SHARED_CLAIMS), &key, true);
 }
 
-/* The same, made if it is not there: what it says is to be filled in. Raises 53200. */
+static bool
+is_dead(ClaimEntry *claim, void *arg)
+{
+	return claim->state == CLAIM_DEAD;
+}
+
+/*
+ * The same, made if it is not there: what it says is to be filled in. Where memory is full what is
+ * dead goes first, whose session has ended without removing it. Raises 53200.
+ */
 ClaimEntry *
 claim_make(Oid instance, int64 epoch)
 {
@@ -68,6 +77,9 @@ claim_make(Oid instance, int64 epoch)
 	ClaimEntry *claim;
 	bool		found;
 
+	/* the first look is left out where somebody has just looked, the second one never is */
+	if (!shmem_make_room(PLAN_ENTRY_BYTES(ClaimEntry)))
+		claim_visit(instance, is_dead, NULL);
 	plan_require_room(PLAN_ENTRY_BYTES(ClaimEntry));
 	claim = dshash_find_or_insert(shmem_table(SHARED_CLAIMS), &key, &found);
 	if (!found)

@@ -472,11 +472,11 @@ lease_entry_purge(Oid database, Oid keep_instance)
 	delete_unused(database, keep_instance, false);
 }
 
-/* Deletes what no database has a use for. In a transaction of one that has the extension. */
+/* Deletes what no database has a use for. `instance`: the extension's in this database. */
 void
-lease_entry_reclaim(void)
+lease_entry_reclaim(Oid instance)
 {
-	delete_unused(MyDatabaseId, extension_get()->extension, true);
+	delete_unused(MyDatabaseId, instance, true);
 }
 
 /* The name of an entry that is pinned or locked, palloc'd. */

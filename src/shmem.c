@@ -31,6 +31,7 @@
 #include "entity_memory.h"
 #include "error.h"
 #include "events.h"
+#include "extension.h"
 #include "fence_state.h"
 #include "guc.h"
 #include "lease_budget.h"
@@ -57,14 +58,17 @@
 #define AREA_LAST_RESERVE_DIVISOR 8
 #define AREA_LAST_RESERVE (Size) (512 * 1024)	/* beside that: what the segments of a small area lose */
 
-/* A process looks that often at most for what can go. */
-#define RECLAIM_EVERY_US US_PER_S
+/* After a look for what can go nobody looks for as long as this many looks take, so that they cost a tenth of a processor at most. */
+#define RECLAIM_PAUSES 10
+#define RECLAIM_PAUSE_MIN_US (10 * US_PER_MS)
 
 typedef struct Shared
 {
 	int			tranches[SHARED_TABLES + 1];	/* one per table, and the area's */
 	dshash_table_handle handles[SHARED_TABLES];
 	pg_atomic_uint64 accounted; /* bytes in the area, as their users count them */
+	LWLock		reclaim_lock;	/* of who looks for what can go; before those of the tables */
+	int64		reclaim_due_us; /* when one looks again */
 } Shared;
 
 static Shared *shared = NULL;
@@ -228,6 +232,8 @@ startup_hook(void)
 	{
 		pg_atomic_init_u64(&shared->accounted, 0);
 		create_tables();
+		LWLockInitialize(&shared->reclaim_lock, shared->tranches[SHARED_TABLES]);
+		shared->reclaim_due_us = 0;
 	}
 	LWLockRelease(AddinShmemInitLock);
 	for (int i = 0; i <= SHARED_TABLES; i++)
@@ -308,24 +314,39 @@ shmem_has_room(Size more)
 	return pg_atomic_read_u64(&shared->accounted) + more <= limit - limit / AREA_RESERVE_DIVISOR;
 }
 
+/* Deletes what nobody needs any more, whose it was, unless somebody has looked a moment ago. The caller has the lock. */
+static void
+reclaim(Oid instance)
+{
+	int64		begun_us = clock_now_us();
+	int64		took_us;
+
+	if (begun_us < shared->reclaim_due_us)
+		return;
+	lease_entry_reclaim(instance);
+	lease_holder_purge(InvalidOid);
+	plan_memory_purge(InvalidOid, InvalidOid);
+	took_us = clock_now_us() - begun_us;
+	shared->reclaim_due_us = begun_us + took_us + Max(took_us * RECLAIM_PAUSES, RECLAIM_PAUSE_MIN_US);
+}
+
 /*
- * The same, once what nobody needs any more has gone, whose it was: what was
- * released or has ended stays until then, or until a supervisor's next look. In a transaction of a database that has the extension;
- * with no lock of a table, an entry or a plan.
+ * The same, once what nobody needs any more has gone: what was released or has
+ * ended may stay until then, or until a supervisor's next look. In a transaction of a database that has
+ * the extension; with no lock of a table, an entry or a plan.
  */
 bool
 shmem_make_room(Size more)
 {
-	static int64 reclaimed_us = 0;
+	Oid			instance;
 
 	if (shmem_has_room(more))
 		return true;
-	if (clock_now_us() - reclaimed_us < RECLAIM_EVERY_US)
-		return false;
-	reclaimed_us = clock_now_us();
-	lease_entry_reclaim();
-	lease_holder_purge(InvalidOid);
-	plan_memory_purge(InvalidOid, InvalidOid);
+	instance = extension_get()->extension;	/* before the lock, since it may read catalogs */
+	LWLockAcquire(&shared->reclaim_lock, LW_EXCLUSIVE);
+	if (!shmem_has_room(more))
+		reclaim(instance);
+	LWLockRelease(&shared->reclaim_lock);
 	return shmem_has_room(more);
 }
 
