@@ -583,14 +583,11 @@ flusher_find(Oid instance, Oid owner, bool create)
 
 	if (latest != NULL && memcmp(&latest->key, &key, sizeof(key)) == 0)
 		return latest;
-	if (!create || !shmem_make_room(sizeof(Flusher)))
+	latest = dshash_find(table, &key, false);
+	if (latest != NULL || !create || !shmem_make_room(sizeof(Flusher)))
 	{
-		Flusher    *flusher = dshash_find(table, &key, false);
-
-		if (flusher == NULL)
-			return NULL;
-		latest = flusher;
-		dshash_release_lock(table, flusher);
+		if (latest != NULL)
+			dshash_release_lock(table, latest);
 		return latest;
 	}
 	latest = dshash_find_or_insert(table, &key, &found);

@@ -50,6 +50,7 @@
 #include "guc.h"
 #include "launcher.h"
 #include "lease.h"
+#include "plan_memory.h"
 #include "stat.h"
 #include "task_status.h"
 #include "worker.h"
@@ -218,6 +219,7 @@ forget_database(KnownDatabase *known)
 	lease_forget_database(known->oid);
 	stat_purge(known->oid, InvalidOid);
 	entity_memory_purge(known->oid, InvalidOid);
+	plan_memory_purge(known->oid, InvalidOid);
 	hash_search(databases, &known->oid, HASH_REMOVE, NULL);
 }
 

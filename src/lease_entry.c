@@ -254,8 +254,8 @@ lease_entry_is_outdated(const LeaseEntry *local)
 }
 
 /* Raises 53200. */
-static void
-raise_no_room(void)
+void
+lease_entry_raise_no_room(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -270,7 +270,7 @@ void
 lease_entry_need_room(Size bytes)
 {
 	if (!shmem_make_room(bytes))
-		raise_no_room();
+		lease_entry_raise_no_room();
 }
 
 /* `size` bytes in the area. Raises 53200. */
@@ -280,7 +280,7 @@ lease_entry_allocate(Size size)
 	dsa_pointer place = dsa_allocate_extended(shmem_area(), size, DSA_ALLOC_NO_OOM);
 
 	if (!DsaPointerIsValid(place))
-		raise_no_room();
+		lease_entry_raise_no_room();
 	return place;
 }
 
@@ -300,14 +300,14 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 	if (entry != NULL && (how == LEASE_PIN_CREATE || how == LEASE_PIN_RESERVED) && lease_entry_is_local(entry))
 	{
 		lease_entry_unpin(entry);
-		raise_no_room();		/* what others must see cannot be in memory of ours */
+		lease_entry_raise_no_room();		/* what others must see cannot be in memory of ours */
 	}
 	if (entry != NULL || how == LEASE_PIN_EXISTING)
 		return entry;
 	if (how == LEASE_PIN_CREATE)
 		lease_entry_need_room(ENTRY_BYTES + NAME_BYTES(strlen(name)));
-	else if (how == LEASE_PIN_LOAD && !shmem_make_room(ENTRY_BYTES + NAME_BYTES(strlen(name))) &&
-			 !shmem_has_room_to_load(ENTRY_BYTES + NAME_BYTES(strlen(name))))
+	else if (how == LEASE_PIN_LOAD && !shmem_has_room_to_load(ENTRY_BYTES + NAME_BYTES(strlen(name))) &&
+			 !shmem_make_room(ENTRY_BYTES + NAME_BYTES(strlen(name))))
 		return pin_local(key, name);
 
 	name_place = lease_entry_allocate(strlen(name));
@@ -439,12 +439,12 @@ is_abandoned(LeaseEntry *entry, bool foreign)
 }
 
 /*
- * Deletes free entries, those that sessions left behind, and everything of a
- * database's instances of the extension other than `keep_instance`; of that database, or of all.
+ * Deletes free entries, those that sessions left behind, and everything of the
+ * instances of the extension other than `keep_instance`, of a database; InvalidOid: the first two, of all.
  * What is pinned stays; its user is still there. While a partition is locked nobody can pin what is in it.
  */
 static void
-delete_unused(Oid database, Oid keep_instance, bool all)
+delete_unused(Oid database, Oid keep_instance)
 {
 	dshash_seq_status scan;
 	LeaseEntry *entry;
@@ -452,11 +452,9 @@ delete_unused(Oid database, Oid keep_instance, bool all)
 	dshash_seq_init(&scan, shmem_table(SHARED_LEASES), true);
 	while ((entry = dshash_seq_next(&scan)) != NULL)
 	{
-		bool		of_database = entry->key.database == database;
-
-		if (!(of_database || all) || pg_atomic_read_u32(&entry->pins) > 0)
+		if ((OidIsValid(database) && entry->key.database != database) || pg_atomic_read_u32(&entry->pins) > 0)
 			continue;
-		if (is_disposable(entry) || is_abandoned(entry, of_database && entry->key.instance != keep_instance))
+		if (is_disposable(entry) || is_abandoned(entry, OidIsValid(database) && entry->key.instance != keep_instance))
 		{
 			entry_dispose(entry);
 			dshash_delete_current(&scan);
@@ -469,14 +467,14 @@ delete_unused(Oid database, Oid keep_instance, bool all)
 void
 lease_entry_purge(Oid database, Oid keep_instance)
 {
-	delete_unused(database, keep_instance, false);
+	delete_unused(database, keep_instance);
 }
 
-/* Deletes what no database has a use for. `instance`: the extension's in this database. */
+/* Deletes what no database has a use for. What is of another instance of the extension is left to the supervisors, who know of a committed one. */
 void
-lease_entry_reclaim(Oid instance)
+lease_entry_reclaim(void)
 {
-	delete_unused(MyDatabaseId, instance, true);
+	delete_unused(InvalidOid, InvalidOid);
 }
 
 /* The name of an entry that is pinned or locked, palloc'd. */

@@ -15,6 +15,7 @@
 #include "storage/spin.h"
 #include "utils/dsa.h"
 
+#include "compat.h"
 #include "lease.h"
 
 typedef struct LeaseKey
@@ -89,10 +90,11 @@ extern void lease_entry_unpin(LeaseEntry *entry);
 extern void lease_entry_retire(const LeaseEntry *entry);
 extern void lease_entry_reap(void);
 extern void lease_entry_purge(Oid database, Oid keep_instance);
-extern void lease_entry_reclaim(Oid instance);
+extern void lease_entry_reclaim(void);
 extern bool lease_entry_is_outdated(const LeaseEntry *local);
 extern const char *lease_entry_name(const LeaseEntry *entry);
 extern void lease_entry_need_room(Size bytes);
+extern compat_noreturn void lease_entry_raise_no_room(void);
 extern dsa_pointer lease_entry_allocate(Size size);
 
 extern bool lease_entry_is_settled(LeaseEntry *entry);

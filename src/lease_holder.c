@@ -79,12 +79,14 @@ lease_holder_add(const LeaseKey *lease, const char *name, const LeaseHold *hold)
 	dsa_pointer volatile name_place = InvalidDsaPointer;
 	LeaseHolder *holder = NULL;
 	Own		   *mine = NULL;
+	bool		has_room = shmem_make_room(HOLDER_BYTES + strlen(name));
 	bool		found;
 
 	PG_TRY();
 	{
 		mine = MemoryContextAllocZero(TopMemoryContext, sizeof(Own));
-		lease_entry_need_room(HOLDER_BYTES + strlen(name));
+		if (!has_room)
+			lease_entry_raise_no_room();
 		name_place = lease_entry_allocate(strlen(name));
 		memcpy(dsa_get_address(shmem_area(), name_place), name, strlen(name));
 		holder = dshash_find_or_insert(table, &key, &found);

@@ -446,9 +446,14 @@ plan_entry_keep_notes(PlanEntry *entry)
 	const Size	bytes = PLAN_ARRAY_BYTES(PLAN_NOTES * sizeof(PlanNote));
 	bool		lacking;
 
-	(void) shmem_make_room(bytes);
+	LWLockAcquire(&entry->lock, LW_SHARED);
+	lacking = !DsaPointerIsValid(entry->notes);
+	LWLockRelease(&entry->lock);
+	if (!lacking)
+		return;
+	plan_require_room(bytes);
 	LWLockAcquire(&entry->lock, LW_EXCLUSIVE);
-	if (!DsaPointerIsValid(entry->notes) && shmem_has_room(bytes))
+	if (!DsaPointerIsValid(entry->notes))
 	{
 		entry->notes = dsa_allocate_extended(shmem_area(), PLAN_NOTES * sizeof(PlanNote), DSA_ALLOC_NO_OOM);
 		if (DsaPointerIsValid(entry->notes))

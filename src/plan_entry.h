@@ -167,7 +167,7 @@ plan_purge_removes(Oid of_database, Oid of_instance, bool is_over, Oid database,
 
 extern const dshash_parameters *plan_entry_params(void);
 extern void plan_require_room(Size bytes);
-extern void plan_raise_no_room(void) pg_attribute_noreturn();
+extern compat_noreturn void plan_raise_no_room(void);
 extern void plan_key_make(PlanKey *key, Oid instance, const char *name);
 extern PlanEntry *plan_entry_pin(const PlanKey *key, const char *name, bool create);
 extern void plan_entry_unpin(PlanEntry *entry);

@@ -31,7 +31,6 @@
 #include "entity_memory.h"
 #include "error.h"
 #include "events.h"
-#include "extension.h"
 #include "fence_state.h"
 #include "guc.h"
 #include "lease_budget.h"
@@ -58,9 +57,10 @@
 #define AREA_LAST_RESERVE_DIVISOR 8
 #define AREA_LAST_RESERVE (Size) (512 * 1024)	/* beside that: what the segments of a small area lose */
 
-/* After a look for what can go nobody looks for as long as this many looks take, so that they cost a tenth of a processor at most. */
+/* After a look for what can go nobody looks for as long as ten looks take, so that they cost a tenth of a processor at most. */
 #define RECLAIM_PAUSES 10
 #define RECLAIM_PAUSE_MIN_US (10 * US_PER_MS)
+#define RECLAIM_PAUSE_MAX_US (1 * US_PER_S)
 
 typedef struct Shared
 {
@@ -68,7 +68,7 @@ typedef struct Shared
 	dshash_table_handle handles[SHARED_TABLES];
 	pg_atomic_uint64 accounted; /* bytes in the area, as their users count them */
 	LWLock		reclaim_lock;	/* of who looks for what can go; before those of the tables */
-	int64		reclaim_due_us; /* when one looks again */
+	pg_atomic_uint64 reclaim_due_us;	/* when one looks again */
 } Shared;
 
 static Shared *shared = NULL;
@@ -233,7 +233,7 @@ startup_hook(void)
 		pg_atomic_init_u64(&shared->accounted, 0);
 		create_tables();
 		LWLockInitialize(&shared->reclaim_lock, shared->tranches[SHARED_TABLES]);
-		shared->reclaim_due_us = 0;
+		pg_atomic_init_u64(&shared->reclaim_due_us, 0);
 	}
 	LWLockRelease(AddinShmemInitLock);
 	for (int i = 0; i <= SHARED_TABLES; i++)
@@ -302,6 +302,15 @@ shmem_table(SharedTable which)
 	return tables[which];
 }
 
+/* What has_room() gives away. */
+static Size
+area_limit(void)
+{
+	Size		limit = (Size) guc_shared_memory_mb * 1024 * 1024;
+
+	return limit - limit / AREA_RESERVE_DIVISOR;
+}
+
 /*
  * Whether `more` bytes may still be taken from the area. What the tables need
  * to grow is kept out of it, so that whoever is told yes does get them.
@@ -309,43 +318,45 @@ shmem_table(SharedTable which)
 bool
 shmem_has_room(Size more)
 {
-	Size		limit = (Size) guc_shared_memory_mb * 1024 * 1024;
-
-	return pg_atomic_read_u64(&shared->accounted) + more <= limit - limit / AREA_RESERVE_DIVISOR;
+	return pg_atomic_read_u64(&shared->accounted) + more <= area_limit();
 }
 
-/* Deletes what nobody needs any more, whose it was, unless somebody has looked a moment ago. The caller has the lock. */
+static bool
+reclaim_is_due(void)
+{
+	return clock_now_us() >= (int64) pg_atomic_read_u64(&shared->reclaim_due_us);
+}
+
+/* Deletes what nobody needs any more, whose it was. The caller has the lock. */
 static void
-reclaim(Oid instance)
+reclaim(void)
 {
 	int64		begun_us = clock_now_us();
 	int64		took_us;
 
-	if (begun_us < shared->reclaim_due_us)
-		return;
-	lease_entry_reclaim(instance);
+	lease_entry_reclaim();
 	lease_holder_purge(InvalidOid);
 	plan_memory_purge(InvalidOid, InvalidOid);
 	took_us = clock_now_us() - begun_us;
-	shared->reclaim_due_us = begun_us + took_us + Max(took_us * RECLAIM_PAUSES, RECLAIM_PAUSE_MIN_US);
+	pg_atomic_write_u64(&shared->reclaim_due_us,
+						begun_us + took_us + Min(Max(took_us * RECLAIM_PAUSES, RECLAIM_PAUSE_MIN_US), RECLAIM_PAUSE_MAX_US));
 }
 
 /*
  * The same, once what nobody needs any more has gone: what was released or has
- * ended may stay until then, or until a supervisor's next look. In a transaction of a database that has
- * the extension; with no lock of a table, an entry or a plan.
+ * ended may stay until then, or until a supervisor's next look. It is not looked for where somebody has
+ * just done so. With no lock of a table, an entry or a plan, and not where a handler of errors takes one.
  */
 bool
 shmem_make_room(Size more)
 {
-	Oid			instance;
-
 	if (shmem_has_room(more))
 		return true;
-	instance = extension_get()->extension;	/* before the lock, since it may read catalogs */
+	if (more > area_limit() || !reclaim_is_due())
+		return false;
 	LWLockAcquire(&shared->reclaim_lock, LW_EXCLUSIVE);
-	if (!shmem_has_room(more))
-		reclaim(instance);
+	if (!shmem_has_room(more) && reclaim_is_due())
+		reclaim();
 	LWLockRelease(&shared->reclaim_lock);
 	return shmem_has_room(more);
 }

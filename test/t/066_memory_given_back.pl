@@ -8,6 +8,7 @@ use FindBin;
 use lib $FindBin::RealBin;
 
 use Asks;
+use Client qw(monotonic);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -36,6 +37,24 @@ $node->safe_psql('other', q{
 				many := CASE WHEN many > 1 THEN greatest(many / 5, 1) ELSE 0 END;
 			END;
 			COMMIT;
+		END LOOP;
+	END
+	$$;
+	-- and the last one has the longest holder that fits
+	CREATE PROCEDURE fill_up() LANGUAGE plpgsql AS $$
+	DECLARE
+		last held;
+	BEGIN
+		DELETE FROM held WHERE n = (SELECT max(n) FROM held) RETURNING * INTO last;
+		PERFORM revenant.release(last.name, last.token);
+		COMMIT;
+		FOR length IN REVERSE 500 .. 0 LOOP
+			BEGIN
+				INSERT INTO held VALUES (last.n, last.name, revenant.try_acquire(last.name, ttl => '1 h', holder => repeat('x', length)));
+				EXIT;
+			EXCEPTION WHEN out_of_memory THEN
+				NULL;
+			END;
 		END LOOP;
 	END
 	$$;
@@ -74,7 +93,6 @@ my %needs = (
 	},
 );
 
-# A session of its own for each: one looks for room once a second at most.
 sub granted
 {
 	my ($query) = @_;
@@ -83,15 +101,69 @@ sub granted
 	return $err eq '' ? 1 : $err =~ /53200/ ? 0 : $err;
 }
 
+my $until;
+
 # Each by itself: the first one that looks would help the others.
 for my $need (sort keys %needs)
 {
 	$node->safe_psql('other', 'CALL fill()');
 	ok(!$needs{$need}->(), "there is no room for $need beside leases that are held");
 	is($node->safe_psql('other', 'CALL leave(100, NULL)'), 0, 'these are released');
-	is($needs{$need}->(), 1, 'and there is, at once');
+	# nobody looks for room within a second, at most, after somebody has
+	$until = monotonic() + 10;
+	my $granted = $needs{$need}->();
+	$granted = $needs{$need}->() while !$granted && monotonic() < $until;
+	is($granted, 1, 'and there is');
 	is($node->safe_psql('other', 'SELECT count(*) FILTER (WHERE revenant.is_current(name, token)), count(*) FROM held'), '100|100', 'what is held is held still');
 	is($node->safe_psql('other', 'CALL leave(0, NULL)'), 0, 'and can be released');
 }
+
+# --- who looks after relaxed entities can come anew beside leases that fill it
+
+$node->safe_psql('other', $_) foreach 'CALL fill()', 'CALL fill_up()';
+is($node->safe_psql('other', 'SELECT count(*) FROM held WHERE token IS NULL'), 0, 'memory is full to the last bytes');
+my $flusher = "pg_stat_activity WHERE backend_type = 'revenant flush'";
+my $calls = "SELECT revenant.call('kept', gen_random_uuid()::text, '1') IS NOT NULL AND (SELECT count(*) = 1 FROM $flusher";
+becomes("$calls)", 'there is one that writes entities');
+my $pid = sql("SELECT pid FROM $flusher");
+sql("SELECT pg_terminate_backend($pid)");
+becomes("$calls AND pid <> $pid)", 'and another one after it');
+unlike(slurp_file($node->logfile), qr/was terminated by signal/, 'without a crash');
+is($node->safe_psql('other', 'CALL leave(0, NULL)'), 0, 'these leases are released, too');
+
+# --- a database that is dropped leaves nothing
+
+sql('CREATE DATABASE dropped');
+$node->safe_psql('dropped', q{
+	CREATE EXTENSION revenant;
+	SELECT revenant.create_plan('p', lease_ttl => '1 h');
+	SELECT revenant.publish('p', revenant.lead_plan('p', 'planner', '1 h'), (SELECT jsonb_agg(jsonb_build_object('id', 's' || i)) FROM generate_series(1, 40000) AS i));
+	DO $$
+	BEGIN
+		FOR i IN 1 .. 40 LOOP
+			BEGIN
+				PERFORM revenant.claim_splits('p', 'w', 1000);
+			EXCEPTION WHEN out_of_memory THEN
+				EXIT;
+			END;
+			COMMIT;
+		END LOOP;
+		LOOP
+			BEGIN
+				PERFORM revenant.claim_splits('p', 'w', 1);
+			EXCEPTION WHEN out_of_memory THEN
+				EXIT;
+			END;
+			COMMIT;
+		END LOOP;
+	END
+	$$;
+});
+ok(!$needs{'a claim'}->(), 'there is no room beside the claims of another database');
+sql('DROP DATABASE dropped WITH (FORCE)');
+$until = monotonic() + 60;
+my $granted = $needs{'a claim'}->();
+$granted = $needs{'a claim'}->() while !$granted && monotonic() < $until;
+is($granted, 1, 'when that is dropped there is');
 
 done_testing();
