@@ -292,7 +292,8 @@ class FullMemory(Fault):
 class FullDisk(Fault):
     """The primary's small file system is filled by a file. In half of the cases it has to find place for WAL, too, which ends it."""
     name = 'full_disk'
-    explains = ('No space left on device', 'aborting startup due to startup process failure', 'was terminated by signal 6', 'shutting down due to startup process failure')
+    # PostgreSQL does not say why it could not write that file
+    explains = ('No space left on device', 'could not write init file', 'aborting startup due to startup process failure', 'was terminated by signal 6', 'shutting down due to startup process failure')
 
     def __init__(self, fleet, clients, rng):
         super().__init__(fleet, clients, rng)

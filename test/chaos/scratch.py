@@ -64,7 +64,9 @@ class Scratch:
         os.chmod(self.folder, 0o755)
         self.environment = {
             'PATH': '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin', 'LC_ALL': 'C.UTF-8', 'HOME': self.folder, 'TMPDIR': self.make('tmp'), MARK: self.folder,
-            'REVENANT_SCRATCH': os.environ.get('REVENANT_SCRATCH', self.folder)}
+            'REVENANT_SCRATCH': os.environ.get('REVENANT_SCRATCH', self.folder),
+            # of a server that is built with sanitizers
+            **{name: os.environ[name] for name in ('ASAN_OPTIONS', 'UBSAN_OPTIONS') if name in os.environ}}
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
