@@ -357,14 +357,15 @@ class Fleet:
     # ---- what the primary has written so far
 
     def sample_wal(self, note):
-        """Every 100 ms, in a thread of its own, until the end."""
+        """Every 100 ms, in a thread of its own, until the end. A sample's time is that before it was asked for: what was committed by then is below it."""
         conn = None
         while not self.ended.wait(0.1):
             try:
                 if conn is None or conn.closed:
                     conn = psycopg.connect(self.dsn('postgres'), autocommit=True, prepare_threshold=None, application_name='driver')
+                begun = time.monotonic_ns()
                 row = conn.execute("SELECT pg_current_wal_insert_lsn()::text, ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int").fetchone()
-                note({'lsn': row[0], 'tli': row[1]})
+                note({'t': begun, 'lsn': row[0], 'tli': row[1]})
             except psycopg.Error:
                 if conn is not None:
                     conn.close()
