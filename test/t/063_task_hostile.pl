@@ -147,7 +147,8 @@ foreach my $round (1 .. 3)
 	$from = -s $node->logfile;
 	$node->safe_psql('dropped', 'DROP EXTENSION revenant');
 	nobody_comes('dropped', 'dropped, nothing of ours is there');
-	my @lines = grep { !/terminating background worker/ } complaints($from);
+	# a run that is ended at its beginning says so; how many begin at that moment depends on the machine
+	my @lines = grep { !/terminating background worker|was told to end before it began/ } complaints($from);
 	cmp_ok(scalar(@lines), '<=', 1, 'one line at most tells of it') or diag join "\n", @lines;
 }
 
