@@ -12,6 +12,8 @@ PROCESS = re.compile(r' \[(\d+)\] ')
 KNOWN = [
     (r'failed to find conversion function from unknown to \w+.*coerce_type, parse_coerce\.c',
      'a string or NULL without a type, as a column of a subquery, is used as another type: PostgreSQL calls that internal'),
+    (r'invalid INTERVAL typmod: .*LOCATION:  intervaltypmod\w+, timestamp\.c',
+     'intervaltypmodout() is given any number'),
 ]
 
 
