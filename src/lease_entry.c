@@ -294,20 +294,20 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 {
 	dshash_table *table = shmem_table(SHARED_LEASES);
 	LeaseEntry *entry = pin_existing(key);
+	const Size	bytes = ENTRY_BYTES + NAME_BYTES(strlen(name));
 	dsa_pointer name_place;
 	bool		found;
 
 	if (entry != NULL && (how == LEASE_PIN_CREATE || how == LEASE_PIN_RESERVED) && lease_entry_is_local(entry))
 	{
 		lease_entry_unpin(entry);
-		lease_entry_raise_no_room();		/* what others must see cannot be in memory of ours */
+		lease_entry_raise_no_room();	/* what others must see cannot be in memory of ours */
 	}
 	if (entry != NULL || how == LEASE_PIN_EXISTING)
 		return entry;
 	if (how == LEASE_PIN_CREATE)
-		lease_entry_need_room(ENTRY_BYTES + NAME_BYTES(strlen(name)));
-	else if (how == LEASE_PIN_LOAD && !shmem_has_room_to_load(ENTRY_BYTES + NAME_BYTES(strlen(name))) &&
-			 !shmem_make_room(ENTRY_BYTES + NAME_BYTES(strlen(name))))
+		lease_entry_need_room(bytes);
+	else if (how == LEASE_PIN_LOAD && !shmem_has_room_to_load(bytes) && !shmem_make_room(bytes))
 		return pin_local(key, name);
 
 	name_place = lease_entry_allocate(strlen(name));
@@ -439,12 +439,14 @@ is_abandoned(LeaseEntry *entry, bool foreign)
 }
 
 /*
- * Deletes free entries, those that sessions left behind, and everything of the
- * instances of the extension other than `keep_instance`, of a database; InvalidOid: the first two, of all.
- * What is pinned stays; its user is still there. While a partition is locked nobody can pin what is in it.
+ * Deletes what a database has no use for: free entries, those that sessions
+ * left behind, and everything of instances of the extension other than
+ * `keep_instance` (InvalidOid: of all). `database` InvalidOid: the first two, of all databases; what is of which instance is left to
+ * supervisors, who know of a committed one. What is pinned stays; its user is
+ * still there. While a partition is locked nobody can pin what is in it.
  */
-static void
-delete_unused(Oid database, Oid keep_instance)
+void
+lease_entry_purge(Oid database, Oid keep_instance)
 {
 	dshash_seq_status scan;
 	LeaseEntry *entry;
@@ -461,20 +463,6 @@ delete_unused(Oid database, Oid keep_instance)
 		}
 	}
 	dshash_seq_term(&scan);
-}
-
-/* Deletes what a database has no use for. `keep_instance` InvalidOid: all of it. */
-void
-lease_entry_purge(Oid database, Oid keep_instance)
-{
-	delete_unused(database, keep_instance);
-}
-
-/* Deletes what no database has a use for. What is of another instance of the extension is left to the supervisors, who know of a committed one. */
-void
-lease_entry_reclaim(void)
-{
-	delete_unused(InvalidOid, InvalidOid);
 }
 
 /* The name of an entry that is pinned or locked, palloc'd. */

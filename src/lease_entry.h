@@ -90,7 +90,6 @@ extern void lease_entry_unpin(LeaseEntry *entry);
 extern void lease_entry_retire(const LeaseEntry *entry);
 extern void lease_entry_reap(void);
 extern void lease_entry_purge(Oid database, Oid keep_instance);
-extern void lease_entry_reclaim(void);
 extern bool lease_entry_is_outdated(const LeaseEntry *local);
 extern const char *lease_entry_name(const LeaseEntry *entry);
 extern void lease_entry_need_room(Size bytes);

@@ -334,7 +334,7 @@ reclaim(void)
 	int64		begun_us = clock_now_us();
 	int64		took_us;
 
-	lease_entry_reclaim();
+	lease_entry_purge(InvalidOid, InvalidOid);
 	lease_holder_purge(InvalidOid);
 	plan_memory_purge(InvalidOid, InvalidOid);
 	took_us = clock_now_us() - begun_us;

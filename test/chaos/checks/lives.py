@@ -2,35 +2,24 @@
 A deleted entity is gone, and comes back as a new one: each version of it is the next one, made from the state before; the first one after a deletion from the initial state. All that was confirmed is in its
 history, calls and deletions, in this order.
 """
-import collections
-
-from chain import chained
+from chain import chained, in_order, versions_of
 from found import Found
 
 
 def check(history):
     found = Found()
-    lives = collections.defaultdict(dict)
-    for row in history.final['life']:
-        if row['version'] in lives[row['id']]:
-            found.violation('a version is there twice', lives[row['id']][row['version']], row)
-        lives[row['id']][row['version']] = row
+    lives = versions_of(found, history.final['life'])
     for id_, versions in lives.items():
         n, digest = 0, ''
-        for number in range(1, len(versions) + 1):
-            found.look()
-            row = versions.get(number)
-            if row is None:
-                found.violation(f'{id_} has no version {number}', *list(versions.values())[-1:])
-                break
+        for row in in_order(found, id_, versions):
             if row['deleted']:
                 if n == 0:
-                    found.violation('what was deleted is deleted again', versions.get(number - 1), row)
+                    found.violation('what was deleted is deleted again', versions.get(row['version'] - 1), row)
                 n, digest = 0, ''
                 continue
             n, digest = n + 1, chained(digest, row['state']['tag'])
             if (row['state']['n'], row['state']['digest']) != (n, digest):
-                found.violation(f'version {number} was not made from what was there', versions.get(number - 1), row)
+                found.violation(f"version {row['version']} was not made from what was there", versions.get(row['version'] - 1), row)
                 n, digest = row['state']['n'], row['state']['digest']
     for op in history.some('live', 'delete'):
         if op.f == 'delete' and not op['deleted'] or not history.survives(op):

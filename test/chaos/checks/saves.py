@@ -2,29 +2,18 @@
 Of those who save one version one wins: each version of a snapshot is the next one after that which it was made from, no save is overwritten by one that had not seen it, and all that were confirmed are in its history.
 Versions go on over a removal. Where the row was locked by load(), save() does not fail for somebody else's.
 """
-import collections
-
-from chain import chained
+from chain import chained, in_order, versions_of
 from found import Found
 
 
 def check(history):
     found = Found()
-    pages = collections.defaultdict(dict)
-    for row in history.final['page']:
-        if row['version'] in pages[row['id']]:
-            found.violation('a version is there twice', pages[row['id']][row['version']], row)
-        pages[row['id']][row['version']] = row
+    pages = versions_of(found, history.final['page'])
     for id_, versions in pages.items():
         digest = ''
-        for number in range(1, len(versions) + 1):
-            found.look()
-            row = versions.get(number)
-            if row is None:
-                found.violation(f'{id_} has no version {number}', *list(versions.values())[-1:])
-                break
+        for row in in_order(found, id_, versions):
             if not row['deleted'] and row['state']['digest'] != chained(digest, row['state']['tag']):
-                found.violation(f'version {number} was not made from the one before', versions.get(number - 1), row)
+                found.violation(f"version {row['version']} was not made from the one before", versions.get(row['version'] - 1), row)
             digest = '' if row['deleted'] else row['state']['digest']
     for op in history.some('save', 'remove'):
         found.look()
