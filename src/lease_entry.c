@@ -294,8 +294,8 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 {
 	dshash_table *table = shmem_table(SHARED_LEASES);
 	LeaseEntry *entry = pin_existing(key);
-	const Size	bytes = ENTRY_BYTES + NAME_BYTES(strlen(name));
 	dsa_pointer name_place;
+	Size		bytes;
 	bool		found;
 
 	if (entry != NULL && (how == LEASE_PIN_CREATE || how == LEASE_PIN_RESERVED) && lease_entry_is_local(entry))
@@ -305,6 +305,7 @@ lease_entry_pin(const LeaseKey *key, const char *name, LeasePin how)
 	}
 	if (entry != NULL || how == LEASE_PIN_EXISTING)
 		return entry;
+	bytes = ENTRY_BYTES + NAME_BYTES(strlen(name)); /* who asks for an existing one may have no name */
 	if (how == LEASE_PIN_CREATE)
 		lease_entry_need_room(bytes);
 	else if (how == LEASE_PIN_LOAD && !shmem_has_room_to_load(bytes) && !shmem_make_room(bytes))
